@@ -25,6 +25,10 @@ typedef struct ttpu_topology ttpu_topology_t;
 TTPU_MUST_USE ttpu_status_t *ttpu_client_create(const char *path, int device_count, ttpu_client_t **out_client);
 void ttpu_client_retain(ttpu_client_t *client);
 void ttpu_client_release(ttpu_client_t *client);
+/* For the end of the process: waits for what runs, then destroys buffers, executables and the client in that order,
+ * although others still hold them. What they hold can then only be released; all else is FAILED_PRECONDITION. (Leaving
+ * while the plugin's threads work aborts now and then.) No other thread may use the client meanwhile. */
+void ttpu_client_shutdown(ttpu_client_t *client);
 int ttpu_client_device_count(const ttpu_client_t *client); /* addressable */
 const char *ttpu_client_platform(const ttpu_client_t *client);         /* "cpu", "tpu" */
 const char *ttpu_client_platform_version(const ttpu_client_t *client);
@@ -39,7 +43,9 @@ TTPU_MUST_USE ttpu_status_t *ttpu_client_memory_stats(ttpu_client_t *client, int
 /* Copies |data| (dense, row-major) before returning. */
 TTPU_MUST_USE ttpu_status_t *ttpu_buffer_from_host(ttpu_client_t *client, int device, ttpu_dtype_e dtype, int rank,
                                                    const int64_t *dims, const void *data, ttpu_buffer_t **out_buffer);
-/* The same without a copy where the plugin can: |data| must stay valid until |done(ctx)| is called (any thread). */
+/* The same without a copy where the plugin can: |data| must stay valid and unchanged until |done(ctx)| is called (any
+ * thread, perhaps before this returns; on host memory plugins when the buffer is destroyed). On failure |done| is never
+ * called. */
 TTPU_MUST_USE ttpu_status_t *ttpu_buffer_from_host_async(ttpu_client_t *client, int device, ttpu_dtype_e dtype, int rank,
                                                          const int64_t *dims, const void *data, void (*done)(void *ctx),
                                                          void *ctx, ttpu_buffer_t **out_buffer);
@@ -92,6 +98,7 @@ typedef struct {
   bool is_tpu;
   bool is_host_memory;        /* device memory is this process's memory */
   bool honours_keep;          /* non_donatable_input_indices works */
+  bool portable_executables;  /* one executable runs on any device; else the device belongs in its key */
   bool has_cost_analysis;
   bool quadratic_thunks;      /* compile and load grow with the square of a program's thunks */
   int program_nodes;          /* how many nodes a program should hold at most */
@@ -103,7 +110,8 @@ const char *ttpu_client_host_features(const ttpu_client_t *client);
 
 /* --- discovery (plugin.c) --------------------------------------------------------------------------------- */
 
-/* True when a TPU is really attached (PCI vendor 0x1ae0, /dev/accel*, /dev/vfio/*). Creates no client. */
+/* True when a TPU is really attached: a PCI function of vendor 0x1ae0 that is no network card or disk, and a device
+ * node (/dev/accelN or /dev/vfio/N). Creates no client. */
 bool ttpu_plugin_has_tpu(void);
 
 #endif /* TTPU_PJRT_PJRT_H_ */
