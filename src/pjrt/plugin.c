@@ -95,8 +95,14 @@ static ttpu_status_t *check_version(const char *path, const PJRT_Api *api) {
 }
 
 /* XLA reports to stderr on its own, among others two lines of machine features each time an executable is loaded. Errors
- * come back as statuses, so the default here is quiet; whoever sets the variable decides. Read when XLA first logs. */
-static void quiet_logs(void) { setenv("TF_CPP_MIN_LOG_LEVEL", "3", 0); }
+ * come back as statuses, so the default here is quiet; whoever sets the variable decides. The plugin reads it while it
+ * initialises, so it is taken back: child processes and other libraries must not inherit it. */
+static const char log_level[] = "TF_CPP_MIN_LOG_LEVEL";
+
+static ttpu_status_t *initialise(const ttpu_plugin_t *plugin) {
+  PJRT_Plugin_Initialize_Args args = {PJRT_SIZED(PJRT_Plugin_Initialize_Args)};
+  return PJRT_CALL(plugin, PJRT_Plugin_Initialize, &args);
+}
 
 static ttpu_status_t *create(const char *path, void *library, ttpu_plugin_t **out_plugin) {
   const PJRT_Api *(*get_api)(void) = (const PJRT_Api *(*)(void))dlsym(library, "GetPjrtApi");
@@ -116,8 +122,7 @@ static ttpu_status_t *create(const char *path, void *library, ttpu_plugin_t **ou
   memcpy(&plugin->api, api, api->struct_size < sizeof *api ? api->struct_size : sizeof *api);
   plugin->path = copy;
   plugin->library = library;
-  PJRT_Plugin_Initialize_Args args = {PJRT_SIZED(PJRT_Plugin_Initialize_Args)};
-  ttpu_status_t *status = PJRT_CALL(plugin, PJRT_Plugin_Initialize, &args);
+  ttpu_status_t *status = initialise(plugin);
   if (status) {
     status = ttpu_status_annotate(status, "the plugin %s does not initialise", path);
     ttpu_free(plugin->path);
@@ -129,8 +134,6 @@ static ttpu_status_t *create(const char *path, void *library, ttpu_plugin_t **ou
 }
 
 static ttpu_status_t *load_locked(const char *path, const ttpu_plugin_t **out_plugin) {
-  TTPU_TRY(check_file(path));
-  quiet_logs();
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char *reason = dlerror();
@@ -152,8 +155,12 @@ static ttpu_status_t *load_locked(const char *path, const ttpu_plugin_t **out_pl
 
 ttpu_status_t *ttpu_plugin_load(const char *path, const ttpu_plugin_t **out_plugin) {
   *out_plugin = NULL;
+  TTPU_TRY(check_file(path));
   pthread_mutex_lock(&lock);
+  const bool quiet = !getenv(log_level);
+  if (quiet) setenv(log_level, "3", 0);
   ttpu_status_t *status = load_locked(path, out_plugin);
+  if (quiet) unsetenv(log_level);
   pthread_mutex_unlock(&lock);
   return status;
 }
