@@ -50,27 +50,29 @@ typedef struct {
   const int64_t *dims;
 } ttpu_shape_t;
 
-/* One result of the node. |alias| >= 0: it is written into that operand's view; else a fresh tensor of |strides|. */
+/* One result of the node. |alias| >= 0: it is written into that target of the call (in-place, out=, running
+ * statistics); else it is a fresh tensor of |strides|. */
 typedef struct {
   ttpu_shape_t shape;     /* what the lowering computes; dtype NONE: undefined, never computed */
   const int64_t *strides; /* of the fresh output tensor (elements) */
-  int32_t alias;          /* operand number, or -1 */
+  int32_t alias;          /* target number, or -1 */
 } ttpu_result_t;
 
 struct op_row; /* ops.h */
 
 typedef struct ttpu_inst {
   struct ttpu_inst *next; /* bucket chain of the table */
+  struct ttpu_inst *age;  /* the instance added after this one */
   ttpu_hash_t hash;       /* of the words */
   ttpu_hash_t skeleton;
-  int32_t refs;
-  int32_t row;            /* index in op_rows, or a negative built-in (view.h) */
+  _Atomic int32_t refs;
+  int32_t row;            /* index in op_rows */
   int32_t arg_count, operand_count, result_count, param_count, word_count;
   const ttpu_arg_t *args;
   const ttpu_shape_t *operands;
   const ttpu_result_t *results;
   const uint64_t *words;
-  const char *param_kinds; /* one a parameter: 'd' double bits, 'i' int64 */
+  const char *param_kinds; /* one a parameter: 'd' double bits, 'i' int64, 'r' int64 that is always a runtime input */
 } ttpu_inst_t;
 
 /* What a lowering is called with (ops.h reads it). Lives during one emission. */

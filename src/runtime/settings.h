@@ -1,0 +1,15 @@
+/* settings.h: the environment, read once when the core starts. */
+#ifndef TTPU_RUNTIME_SETTINGS_H_
+#define TTPU_RUNTIME_SETTINGS_H_
+
+#include "compile/cache.h"
+
+typedef struct {
+  int cpu_devices, mode, fused_nodes;
+  int64_t instances;
+  ttpu_cache_options_t cache;
+} ttpu_settings_t;
+
+TTPU_MUST_USE ttpu_status_t *ttpu_settings_read(ttpu_settings_t *out_settings);
+
+#endif /* TTPU_RUNTIME_SETTINGS_H_ */
