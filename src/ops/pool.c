@@ -242,6 +242,19 @@ static int64_t adaptive_size(int64_t in, int64_t out) {
   return most;
 }
 
+/* Tap |k| of each adaptive window along one dimension; past the window's end its last element again, which changes
+ * neither maximum nor index. */
+static hlo_val_t adaptive_tap(hlo_t *h, hlo_val_t x, int dim, int64_t in, int64_t out, int64_t k) {
+  ttpu_linmap_t *at = ttpu_linmap_create(in, out, 1, false);
+  for (int64_t o = 0; at && o < out; o++) {
+    const int64_t start = adaptive_start(o, in, out), end = adaptive_end(o, in, out);
+    at->index[o] = start + k < end ? start + k : end - 1;
+  }
+  const hlo_val_t y = ttpu_linmap_apply(h, at, x, dim);
+  ttpu_linmap_free(at);
+  return y;
+}
+
 static ttpu_linmap_t *adaptive_mean(int64_t in, int64_t out) {
   const int64_t taps = adaptive_size(in, out);
   ttpu_linmap_t *map = ttpu_linmap_create(in, out, taps, true);
@@ -288,11 +301,8 @@ void op_emit_adaptive_avg_pool_backward(hlo_t *h, const op_call_t *c) {
   ttpu_window_t w;
   if (even_window(n, in, out, &w)) {
     hlo_val_t dx = nn_over(h, dy, (double)ttpu_window_taps(&w));
-    for (int d = 0; d < n; d++) { /* each output repeats over its own block */
-      ttpu_linmap_t *map = adaptive_mean(out[d], in[d]);
-      dx = ttpu_linmap_apply(h, map, dx, rank - n + d);
-      ttpu_linmap_free(map);
-    }
+    for (int d = 0; d < n; d++) /* each output repeats over its own block */
+      dx = adaptive_tap(h, dx, rank - n + d, out[d], in[d], 0);
     op_ret(h, c, 0, dx);
   } else {
     op_ret(h, c, 0, adaptive_lines(h, dy, n, in, out, true));
@@ -315,19 +325,6 @@ static void take_greater(hlo_t *h, best_t *best, hlo_val_t value, hlo_val_t inde
   if (ttpu_dtype_is_float(hlo_dtype(h, value))) take = hlo_or(h, take, hlo_is_nan(h, value));
   best->value = hlo_select(h, take, value, best->value);
   best->index = hlo_select(h, take, index, best->index);
-}
-
-/* Tap |k| of each adaptive window along one dimension; past the window's end its last element again, which changes
- * neither maximum nor index. |scale| makes positions in the plane. */
-static hlo_val_t adaptive_tap(hlo_t *h, hlo_val_t x, int dim, int64_t in, int64_t out, int64_t k) {
-  ttpu_linmap_t *at = ttpu_linmap_create(in, out, 1, false);
-  for (int64_t o = 0; at && o < out; o++) {
-    const int64_t start = adaptive_start(o, in, out), end = adaptive_end(o, in, out);
-    at->index[o] = start + k < end ? start + k : end - 1;
-  }
-  const hlo_val_t y = ttpu_linmap_apply(h, at, x, dim);
-  ttpu_linmap_free(at);
-  return y;
 }
 
 void op_emit_adaptive_max_pool(hlo_t *h, const op_call_t *c) {
