@@ -66,7 +66,9 @@ EMIT(randperm) {
   if (part_ret_empty(h, c)) return;
   const int64_t *dims = op_result_dims(c, 0);
   const hlo_val_t state = op_random_state(h, c);
-  const hlo_val_t xs[] = {hlo_random_bits(h, state, TTPU_U64, 1, dims), hlo_iota(h, part_index_dtype(dims[0]), 1, dims, 0)};
+  const hlo_val_t keys = hlo_random_bits(h, state, TTPU_U64, 1, dims);
+  const hlo_val_t places = hlo_iota(h, part_index_dtype(dims[0]), 1, dims, 0);
+  const hlo_val_t xs[] = {keys, places};
   hlo_val_t out[2] = {0, 0};
   hlo_sort(h, 2, xs, 0, true, by_key, NULL, out);
   op_ret(h, c, 0, out[1]);

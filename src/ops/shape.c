@@ -49,7 +49,8 @@ static hlo_val_t roll_dim(hlo_t *h, hlo_val_t x, int dim, int64_t shift) {
   if (n == 0) return x;
   const int64_t cut = ((-shift) % n + n) % n;
   if (cut == 0) return x;
-  const hlo_val_t parts[] = {hlo_slice_dim(h, x, dim, cut, n, 1), hlo_slice_dim(h, x, dim, 0, cut, 1)};
+  const hlo_val_t tail = hlo_slice_dim(h, x, dim, cut, n, 1), head = hlo_slice_dim(h, x, dim, 0, cut, 1);
+  const hlo_val_t parts[] = {tail, head};
   return hlo_concat(h, 2, parts, dim);
 }
 
