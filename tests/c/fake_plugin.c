@@ -786,10 +786,13 @@ static PJRT_Error *entry_PJRT_Error_GetCode(PJRT_Error_GetCode_Args *args) {
   E(PJRT_Buffer_ElementType) E(PJRT_Buffer_Dimensions) E(PJRT_Buffer_OnDeviceSizeInBytes) E(PJRT_Buffer_IsDeleted)  \
   E(PJRT_Buffer_CopyToMemory) E(PJRT_Buffer_ToHostBuffer) E(PJRT_Buffer_ReadyEvent) E(PJRT_Buffer_UnsafePointer)
 
-#define ENTRY(name)                                                          \
-  static PJRT_Error *entry_##name(name##_Args *args) {                       \
+/* A destructor that fails has destroyed all the same. */
+#define ENTRY(name)                                                             \
+  static PJRT_Error *entry_##name(name##_Args *args) {                          \
     PJRT_Error *injected = enter(SLOT_##name, args->struct_size, sizeof *args); \
-    return injected ? injected : body_##name(args);                          \
+    if (injected && !strstr(#name, "_Destroy")) return injected;                \
+    PJRT_Error *failure = body_##name(args);                                    \
+    return injected ? injected : failure;                                       \
   }
 IMPLEMENTED(ENTRY)
 
