@@ -1,5 +1,6 @@
 /* softmax.c: softmax, log softmax, their masked form and gradients; dropout. Attention uses these formulas on blocks. */
 #include "ops/nn.h"
+#include "ops/random.h"
 
 /* A rank-0 operand is a line of one element. */
 static hlo_val_t as_line(hlo_t *h, hlo_val_t x) {
@@ -94,9 +95,8 @@ void op_emit_dropout(hlo_t *h, const op_call_t *c) {
     return;
   }
   const hlo_val_t p = op_scalar(h, c, 1, TTPU_F32);
-  const hlo_val_t bits = hlo_random_bits(h, op_random_state(h, c), TTPU_U32, hlo_rank(h, x), hlo_dims(h, x));
-  const hlo_val_t high = hlo_shr_logical(h, bits, hlo_const_int(h, TTPU_U32, 8));
-  const hlo_val_t uniform = nn_scale(h, hlo_convert(h, high, TTPU_F32), 0x1p-24), keep = hlo_ge(h, uniform, p);
+  const hlo_val_t state = op_random_state(h, c);
+  const hlo_val_t uniform = random_half_open(h, state, TTPU_F32, hlo_rank(h, x), hlo_dims(h, x)), keep = hlo_ge(h, uniform, p);
   const hlo_val_t rest = nn_from(h, 1, op_scalar(h, c, 1, hlo_dtype(h, x))), all = hlo_le(h, rest, hlo_like(h, rest, 0));
   const hlo_val_t scale = hlo_select(h, all, hlo_like(h, rest, 0), nn_reciprocal(h, rest));
   op_ret(h, c, 0, nn_keep(h, keep, hlo_mul(h, x, scale)));
