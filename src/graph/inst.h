@@ -18,6 +18,13 @@
 #include "base/status.h"
 #include "graph/dtype.h"
 
+/* The shim fills drafts from C++, which has no _Atomic; it never touches the count. */
+#ifdef __cplusplus
+typedef int32_t ttpu_atomic_int_t;
+#else
+typedef _Atomic int32_t ttpu_atomic_int_t;
+#endif
+
 typedef enum {
   TTPU_ARG_NONE = 0,
   TTPU_ARG_TENSOR,   /* |first| = operand number */
@@ -65,7 +72,7 @@ typedef struct ttpu_inst {
   struct ttpu_inst *age;  /* the instance added after this one */
   ttpu_hash_t hash;       /* of the words */
   ttpu_hash_t skeleton;
-  _Atomic int32_t refs;
+  ttpu_atomic_int_t refs;
   int32_t row;            /* index in op_rows */
   int32_t arg_count, operand_count, result_count, param_count, word_count;
   const ttpu_arg_t *args;

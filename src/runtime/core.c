@@ -150,6 +150,7 @@ ttpu_status_t *ttpu_core_cut(ttpu_device_t *device) {
       if (graph->results[i] && graph->results[i]->graph == graph) fail_value(graph->results[i], status);
     device->last = smallest;
   }
+  ttpu_storage_settle(device, status != NULL);
   ttpu_graph_reset(graph, &ttpu_core.values);
   return status;
 }

@@ -19,9 +19,19 @@
 #include "runtime/program.h"
 #include "ttpu.h"
 
+/* What a storage held before the recording overwrote it: put back if the new value fails. */
+typedef struct {
+  ttpu_storage_t *storage; /* NULL once destroyed */
+  ttpu_value_t *value;     /* ready */
+  bool retained;           /* else an input of the graph keeps it, so that it may be donated */
+  ttpu_geometry_t base;    /* dims and strides in the graph's arena */
+} ttpu_undo_t;
+
 typedef struct {
   int index;
   ttpu_graph_t graph;
+  ttpu_undo_t *undo;
+  int32_t undo_count, undo_capacity;
   ttpu_value_t *last; /* the smallest result of the last program: awaited by synchronize */
   _Atomic int64_t bytes, peak_bytes, allocations, frees;
 } ttpu_device_t;

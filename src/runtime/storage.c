@@ -24,6 +24,7 @@ ttpu_status_t *ttpu_storage_make(int device, int64_t bytes, ttpu_storage_t **out
   storage->device = device;
   storage->bytes = bytes;
   storage->address = address;
+  storage->undo_epoch = 0;
   storage->next = NULL;
   storage->base = (ttpu_geometry_t){TTPU_U8, 1, storage->fixed, storage->fixed + 1};
   storage->fixed[0] = bytes;
@@ -37,6 +38,10 @@ static void free_geometry(ttpu_storage_t *storage) {
 }
 
 static void destroy(ttpu_storage_t *storage) {
+  ttpu_device_t *device = &ttpu_core.devices[storage->device];
+  if (storage->undo_epoch == device->graph.epoch)
+    for (int32_t i = 0; i < device->undo_count; i++)
+      if (device->undo[i].storage == storage) device->undo[i].storage = NULL;
   ttpu_value_release(&ttpu_core.values, storage->value);
   free_geometry(storage);
   ttpu_address_give(&ttpu_core.addresses, storage->address, storage->bytes);
@@ -82,6 +87,46 @@ ttpu_status_t *ttpu_storage_rebase(ttpu_storage_t *storage, ttpu_dtype_e dtype, 
     storage->value = value;
   }
   return NULL;
+}
+
+/* --- undo --------------------------------------------------------------------------------------------------- */
+
+/* Notes the ready value that is about to be replaced. A note that finds no memory is left out: the replacement is then not
+ * undone on failure, which is what would happen without the list. */
+static void note_undo(ttpu_device_t *device, ttpu_storage_t *storage) {
+  ttpu_value_t *value = storage->value;
+  if (!value || !value->buffer || !device->graph.node_count) return;
+  if (device->undo_count == device->undo_capacity) {
+    const int32_t larger = device->undo_capacity ? device->undo_capacity * 2 : 64;
+    ttpu_undo_t *undo = ttpu_alloc_resize(device->undo, (size_t)larger * sizeof *undo);
+    if (!undo) return;
+    device->undo = undo;
+    device->undo_capacity = larger;
+  }
+  const size_t bytes = (size_t)storage->base.rank * 8;
+  ttpu_undo_t undo = {.storage = storage, .value = value, .base = storage->base};
+  undo.base.dims = ttpu_arena_copy(&device->graph.arena, storage->base.dims, bytes);
+  undo.base.strides = ttpu_arena_copy(&device->graph.arena, storage->base.strides, bytes);
+  if (!undo.base.dims || !undo.base.strides) return;
+  undo.retained = value->input_epoch != device->graph.epoch;
+  if (undo.retained) ttpu_value_retain(value);
+  storage->undo_epoch = device->graph.epoch;
+  device->undo[device->undo_count++] = undo;
+}
+
+void ttpu_storage_settle(ttpu_device_t *device, bool failed) {
+  while (device->undo_count > 0) {
+    ttpu_undo_t *undo = &device->undo[--device->undo_count];
+    ttpu_storage_t *storage = undo->storage;
+    if (failed && storage && storage->value && storage->value->error && !ttpu_buffer_is_deleted(undo->value->buffer)) {
+      ttpu_value_retain(undo->value);
+      ttpu_status_t *status = ttpu_storage_rebase(storage, undo->base.dtype, undo->base.rank, undo->base.dims,
+                                                  undo->base.strides, undo->value);
+      if (status) ttpu_value_release(&ttpu_core.values, undo->value);
+      ttpu_status_free(status);
+    }
+    if (undo->retained) ttpu_value_release(&ttpu_core.values, undo->value);
+  }
 }
 
 /* --- appending built-in nodes ------------------------------------------------------------------------------- */
@@ -178,6 +223,7 @@ static ttpu_status_t *flatten(ttpu_device_t *device, ttpu_storage_t *storage, tt
     if (status) return status;
     value = cast;
   }
+  note_undo(device, storage);
   ttpu_status_t *status = ttpu_storage_rebase(storage, dtype, 1, &wanted, &one, value);
   if (status) ttpu_value_release(&ttpu_core.values, value);
   return status;
@@ -304,12 +350,14 @@ ttpu_status_t *ttpu_storage_write(ttpu_device_t *device, const ttpu_view_t *view
   ttpu_status_t *status = NULL;
   if (dtype == storage->base.dtype &&
       ttpu_view_is_base(&storage->base, view->rank, view->sizes, view->strides, view->offset)) {
+    note_undo(device, storage);
     ttpu_value_release(&ttpu_core.values, storage->value);
     storage->value = value;
     return NULL;
   }
   if (!view->offset && numel * ttpu_dtype_bytes(dtype) == storage->bytes &&
       ttpu_view_is_dense(view->rank, view->sizes, view->strides)) {
+    note_undo(device, storage);
     status = ttpu_storage_rebase(storage, dtype, view->rank, view->sizes, view->strides, value);
     if (status) ttpu_value_release(&ttpu_core.values, value);
     return status;
@@ -320,6 +368,7 @@ ttpu_status_t *ttpu_storage_write(ttpu_device_t *device, const ttpu_view_t *view
   if (!status) status = access_view(device, view, value, &whole);
   ttpu_value_release(&ttpu_core.values, value);
   if (status) return status;
+  note_undo(device, storage);
   ttpu_value_release(&ttpu_core.values, storage->value);
   storage->value = whole;
   return NULL;

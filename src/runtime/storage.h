@@ -18,6 +18,7 @@ struct ttpu_storage {
   ttpu_geometry_t base; /* dims and strides point to |fixed| or to heap */
   int64_t bytes;
   uintptr_t address;
+  uint64_t undo_epoch; /* the graph filling whose undo list names this storage */
   struct ttpu_storage *next; /* free list, or the list of dropped ones */
   int64_t fixed[2 * TTPU_STORAGE_FIXED_RANK];
 };
@@ -28,6 +29,9 @@ TTPU_MUST_USE ttpu_status_t *ttpu_storage_rebase(ttpu_storage_t *storage, ttpu_d
                                                  const int64_t *dims, const int64_t *strides, ttpu_value_t *value);
 /* Frees what was dropped. */
 void ttpu_storage_drain(void);
+/* Ends the undo list of a recording. With |failed|, storages whose new value failed get their previous one back where its
+ * buffer still exists. */
+void ttpu_storage_settle(ttpu_device_t *device, bool failed);
 
 /* Why a view is illegal (outside its storage, too many dims, unknown dtype), or NULL. */
 TTPU_MUST_USE ttpu_status_t *ttpu_storage_check(const ttpu_view_t *view);

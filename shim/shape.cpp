@@ -1,0 +1,138 @@
+// shape.cpp: how the results of a call look, asked of PyTorch itself: its Meta kernels, or, where an operator has none, its
+// CPU kernels on zeros of the same shapes. Runs once an instance, without any lock of the core.
+#include <ATen/Functions.h>
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+
+#include <cstring>
+
+#include "shim.h"
+
+namespace ttpu {
+
+namespace {
+struct Silent final : c10::WarningHandler {
+  void process(const c10::Warning &) override {}
+};
+}  // namespace
+
+struct Quiet::State {
+  at::AutoDispatchBelowADInplaceOrView below;
+  at::impl::TorchFunctionDisabledState functions;
+  Silent silent;  // the real call warns, a question does not
+  c10::WarningUtils::WarningHandlerGuard warnings{&silent};
+};
+
+Quiet::Quiet()
+    : keys(c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot,
+                                c10::DispatchKey::PythonDispatcher, c10::DispatchKey::PreDispatch}) |
+           c10::autocast_dispatch_keyset),
+      state(new State()) {
+  state->functions = at::impl::PythonTorchFunctionTLS::get_disabled_state();
+  at::impl::PythonTorchFunctionTLS::set_disabled_state(at::impl::TorchFunctionDisabledState::ALL_DISABLED);
+}
+
+Quiet::~Quiet() { at::impl::PythonTorchFunctionTLS::set_disabled_state(state->functions); }
+
+namespace {
+
+// One shape-only stand-in a tensor, on |device|: alike arguments stay alike.
+struct Stage {
+  c10::Device device;
+  std::vector<std::pair<const c10::TensorImpl *, at::Tensor>> made;
+
+  at::Tensor tensor(const at::Tensor &t) {
+    if (!t.defined() || t.device().type() != kTpu) {
+      // a 0-dim CPU tensor is a number and stays; a CPU index tensor is a shape like the others
+      if (!t.defined() || t.dim() == 0 || device.is_cpu()) return t;
+    }
+    for (const auto &[impl, stand_in] : made)
+      if (impl == t.unsafeGetTensorImpl()) return stand_in;
+    at::Tensor stand_in = at::empty_strided(t.sizes(), t.strides(), t.options().device(device));
+    if (device.is_cpu()) stand_in.zero_();
+    if (t.unsafeGetTensorImpl()->is_wrapped_number()) stand_in.unsafeGetTensorImpl()->set_wrapped_number(true);
+    made.emplace_back(t.unsafeGetTensorImpl(), stand_in);
+    return stand_in;
+  }
+
+  c10::IValue value(const c10::IValue &v) {
+    if (v.isTensor()) return tensor(v.toTensor());
+    if (v.isDevice()) return device;
+    if (v.isGenerator()) return c10::IValue();
+    if (v.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor t : v.toTensorList()) list.push_back(tensor(t));
+      return list;
+    }
+    if (v.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const std::optional<at::Tensor> t : v.toOptionalTensorList())
+        list.push_back(t ? std::optional<at::Tensor>(tensor(*t)) : std::nullopt);
+      return list;
+    }
+    return v;
+  }
+};
+
+Layout layout_of(const at::Tensor &t) {
+  if (!t.defined()) return {};
+  return {true, t.scalar_type(), t.sizes().vec(), t.strides().vec()};
+}
+
+std::vector<Layout> layouts_of(const c10::IValue &v) {
+  std::vector<Layout> out;
+  if (v.isTensor())
+    out.push_back(layout_of(v.toTensor()));
+  else if (v.isTensorList())
+    for (const at::Tensor t : v.toTensorList()) out.push_back(layout_of(t));
+  else
+    out.emplace_back();
+  return out;
+}
+
+Shapes run_on(c10::Device device, const c10::OperatorHandle &op, const torch::jit::Stack &arguments,
+              const std::vector<int> &mutated) {
+  Quiet quiet;
+  Stage stage{device, {}};
+  torch::jit::Stack stack;
+  const auto &schema = op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); i++) {
+    c10::IValue v = stage.value(arguments[i]);
+    // a factory without a device argument value would make CPU tensors
+    if (v.isNone() && schema[i].name() == "device") v = device;
+    stack.push_back(std::move(v));
+  }
+  const torch::jit::Stack staged = stack;
+  op.callBoxed(stack);
+  Shapes shapes;
+  for (const auto &v : stack) shapes.returns.push_back(layouts_of(v));
+  for (const int m : mutated) shapes.mutated.push_back(layouts_of(staged[static_cast<size_t>(m)]));
+  return shapes;
+}
+
+// Meta kernels that were measured to differ from the CPU (sizes or strides), by operator name.
+bool meta_is_inexact(const std::string &name) {
+  static const std::vector<std::string> names = {
+      "aten::_embedding_bag_forward_only", "aten::native_batch_norm", "aten::_native_batch_norm_legit",
+      "aten::_fft_c2r", "aten::_fft_r2c", "aten::_linalg_svd", "aten::max_unpool2d", "aten::new_empty_strided"};
+  for (const auto &n : names)
+    if (name == n) return true;
+  return false;
+}
+
+}  // namespace
+
+Shapes infer(const c10::OperatorHandle &op, const torch::jit::Stack &arguments, const std::vector<int> &mutated) {
+  if (!meta_is_inexact(op.operator_name().name) && op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) {
+    try {
+      return run_on(c10::Device(c10::kMeta), op, arguments, mutated);
+    } catch (const c10::NotImplementedError &) {
+      // a composite kernel over an operator without Meta: ask the CPU
+    }
+  }
+  return run_on(c10::Device(c10::kCPU), op, arguments, mutated);
+}
+
+}  // namespace ttpu

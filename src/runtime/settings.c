@@ -1,0 +1,2 @@
+/* settings.c: see settings.h. */
+#include "runtime/settings.h"
