@@ -47,14 +47,15 @@ static void finish(PJRT_Event *event) {
 
 static PJRT_Buffer *put(PJRT_Client *client, PJRT_Device *device, const float *data) {
   static const int64_t dims[] = {4};
-  PJRT_Client_BufferFromHostBuffer_Args args = {.struct_size = sizeof args,
-                                                .client = client,
-                                                .data = data,
-                                                .type = 11, /* F32 */
-                                                .dims = dims,
-                                                .num_dims = 1,
-                                                .host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableOnlyDuringCall,
-                                                .device = device};
+  PJRT_Client_BufferFromHostBuffer_Args args = {
+      .struct_size = sizeof args,
+      .client = client,
+      .data = data,
+      .type = 11, /* F32 */
+      .dims = dims,
+      .num_dims = 1,
+      .host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableOnlyDuringCall,
+      .device = device};
   must(api->PJRT_Client_BufferFromHostBuffer(&args));
   PJRT_Event_Destroy_Args event = {.struct_size = sizeof event, .event = args.done_with_host_buffer};
   must(api->PJRT_Event_Destroy(&event));
@@ -62,7 +63,8 @@ static PJRT_Buffer *put(PJRT_Client *client, PJRT_Device *device, const float *d
 }
 
 static void read_back(PJRT_Buffer *buffer, float *data) {
-  PJRT_Buffer_ToHostBuffer_Args args = {.struct_size = sizeof args, .src = buffer, .dst = data, .dst_size = 4 * sizeof *data};
+  PJRT_Buffer_ToHostBuffer_Args args = {
+      .struct_size = sizeof args, .src = buffer, .dst = data, .dst_size = 4 * sizeof *data};
   must(api->PJRT_Buffer_ToHostBuffer(&args));
   finish(args.event);
 }

@@ -104,8 +104,8 @@ static ttpu_status_t *start_copy(ttpu_client_t *client, int device, ttpu_dtype_e
                                  PJRT_Event **out_event) {
   TTPU_TRY(ttpu_client_check_device(client, device));
   if (dtype <= TTPU_DTYPE_NONE || dtype >= TTPU_DTYPE_COUNT || rank < 0 || rank > TTPU_MAX_RANK)
-    return TTPU_ERROR(INVALID_ARGUMENT, "a buffer needs an element type and a rank up to %d, not %d and %d", TTPU_MAX_RANK,
-                      (int)dtype, rank);
+    return TTPU_ERROR(INVALID_ARGUMENT, "a buffer needs an element type and a rank up to %d, not %d and %d",
+                      TTPU_MAX_RANK, (int)dtype, rank);
   ttpu_buffer_t *buffer;
   TTPU_TRY(ttpu_buffer_take(client, device, 1, &buffer));
   PJRT_Client_BufferFromHostBuffer_Args args = {PJRT_SIZED(PJRT_Client_BufferFromHostBuffer_Args),
@@ -128,8 +128,8 @@ static ttpu_status_t *start_copy(ttpu_client_t *client, int device, ttpu_dtype_e
   return NULL;
 }
 
-ttpu_status_t *ttpu_buffer_from_host(ttpu_client_t *client, int device, ttpu_dtype_e dtype, int rank, const int64_t *dims,
-                                     const void *data, ttpu_buffer_t **out_buffer) {
+ttpu_status_t *ttpu_buffer_from_host(ttpu_client_t *client, int device, ttpu_dtype_e dtype, int rank,
+                                     const int64_t *dims, const void *data, ttpu_buffer_t **out_buffer) {
   *out_buffer = NULL;
   PJRT_Event *event = NULL;
   TTPU_TRY(start_copy(client, device, dtype, rank, dims, data, PJRT_HostBufferSemantics_kImmutableOnlyDuringCall,
@@ -159,11 +159,11 @@ ttpu_status_t *ttpu_buffer_from_host_async(ttpu_client_t *client, int device, tt
   transfer_t *transfer = ttpu_alloc(sizeof *transfer);
   if (!transfer) return TTPU_OUT_OF_HOST_MEMORY();
   *transfer = (transfer_t){client->plugin, done, ctx};
+  const PJRT_HostBufferSemantics semantics = client->traits.is_host_memory
+                                                 ? PJRT_HostBufferSemantics_kImmutableZeroCopy
+                                                 : PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes;
   PJRT_Event *event = NULL;
-  ttpu_status_t *status = start_copy(client, device, dtype, rank, dims, data,
-                                     client->traits.is_host_memory ? PJRT_HostBufferSemantics_kImmutableZeroCopy
-                                                                   : PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes,
-                                     out_buffer, &event);
+  ttpu_status_t *status = start_copy(client, device, dtype, rank, dims, data, semantics, out_buffer, &event);
   if (status || !event) {
     if (!status) done(ctx); /* the plugin needed the memory only during the call */
     ttpu_free(transfer);
@@ -200,9 +200,10 @@ ttpu_status_t *ttpu_buffer_to_host(ttpu_buffer_t *buffer, void *data, size_t siz
   const ttpu_plugin_t *plugin = buffer->client->plugin;
   /* The plugin may lay out memory as it likes (a TPU tiles it), so row-major is said explicitly. */
   int64_t minor_to_major[TTPU_MAX_RANK];
-  PJRT_Buffer_MemoryLayout layout = {PJRT_SIZED(PJRT_Buffer_MemoryLayout),
-                                     .tiled = {PJRT_SIZED(PJRT_Buffer_MemoryLayout_Tiled), .minor_to_major = minor_to_major},
-                                     .type = PJRT_Buffer_MemoryLayout_Type_Tiled};
+  PJRT_Buffer_MemoryLayout layout = {
+      PJRT_SIZED(PJRT_Buffer_MemoryLayout),
+      .tiled = {PJRT_SIZED(PJRT_Buffer_MemoryLayout_Tiled), .minor_to_major = minor_to_major},
+      .type = PJRT_Buffer_MemoryLayout_Type_Tiled};
   PJRT_Buffer_ToHostBuffer_Args args = {PJRT_SIZED(PJRT_Buffer_ToHostBuffer_Args),
                                         .src = buffer->handle,
                                         .dst = data,
@@ -224,7 +225,8 @@ ttpu_status_t *ttpu_buffer_copy_to_device(ttpu_buffer_t *buffer, int device, ttp
   *out_buffer = NULL;
   ttpu_client_t *client = buffer->client;
   TTPU_TRY(ttpu_client_check_device(client, device));
-  PJRT_Device_DefaultMemory_Args memory = {PJRT_SIZED(PJRT_Device_DefaultMemory_Args), .device = client->devices[device]};
+  PJRT_Device_DefaultMemory_Args memory = {PJRT_SIZED(PJRT_Device_DefaultMemory_Args),
+                                           .device = client->devices[device]};
   TTPU_TRY(PJRT_CALL(client->plugin, PJRT_Device_DefaultMemory, &memory));
   ttpu_buffer_t *copy;
   TTPU_TRY(ttpu_buffer_take(client, device, 1, &copy));

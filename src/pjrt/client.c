@@ -83,7 +83,8 @@ static ttpu_status_t *read_device(ttpu_client_t *client, int i, PJRT_Device *dev
 }
 
 static ttpu_status_t *read_devices(ttpu_client_t *client, int wanted) {
-  PJRT_Client_AddressableDevices_Args args = {PJRT_SIZED(PJRT_Client_AddressableDevices_Args), .client = client->handle};
+  PJRT_Client_AddressableDevices_Args args = {PJRT_SIZED(PJRT_Client_AddressableDevices_Args),
+                                              .client = client->handle};
   TTPU_TRY(PJRT_CALL(client->plugin, PJRT_Client_AddressableDevices, &args));
   const int have = (int)args.num_addressable_devices;
   if (!have) return TTPU_ERROR(NOT_FOUND, "the plugin %s has no device", client->plugin->path);

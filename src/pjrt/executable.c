@@ -1,8 +1,8 @@
 /* executable.c: see pjrt.h. Compiled programs: made from StableHLO text or from their serialized form, and run.
  *
  * A program is compiled portable where the plugin can: bound to no device, it runs on whichever is named at the call.
- * Elsewhere it is bound to one device by a device assignment. Running one allocates nothing but the output objects, which
- * come from the buffers' free list; up to STACK_ARGUMENTS argument lists live on the stack.
+ * Elsewhere it is bound to one device by a device assignment. Running one allocates nothing but the output objects,
+ * which come from the buffers' free list; usual argument lists live on the stack.
  */
 #include <string.h>
 
@@ -69,7 +69,8 @@ static void drop_handle(const ttpu_plugin_t *plugin, PJRT_LoadedExecutable *hand
 void ttpu_executable_abandon(ttpu_executable_t *executable) {
   const ttpu_plugin_t *plugin = executable->client->plugin;
   if (executable->description) {
-    PJRT_Executable_Destroy_Args args = {PJRT_SIZED(PJRT_Executable_Destroy_Args), .executable = executable->description};
+    PJRT_Executable_Destroy_Args args = {PJRT_SIZED(PJRT_Executable_Destroy_Args),
+                                         .executable = executable->description};
     PJRT_DROP(plugin, PJRT_Executable_Destroy, &args);
   }
   drop_handle(plugin, executable->handle);
@@ -163,7 +164,8 @@ ttpu_status_t *ttpu_executable_serialize(ttpu_executable_t *executable, char **o
   *out_data = NULL;
   *out_size = 0;
   if (!executable->handle) return ttpu_client_gone();
-  PJRT_Executable_Serialize_Args args = {PJRT_SIZED(PJRT_Executable_Serialize_Args), .executable = executable->description};
+  PJRT_Executable_Serialize_Args args = {PJRT_SIZED(PJRT_Executable_Serialize_Args),
+                                         .executable = executable->description};
   TTPU_TRY(PJRT_CALL(executable->client->plugin, PJRT_Executable_Serialize, &args));
   char *copy = ttpu_alloc(args.serialized_bytes_size);
   if (copy) {

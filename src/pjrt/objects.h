@@ -95,7 +95,8 @@ struct ttpu_executable {
 };
 
 /* Takes |count| buffer objects, each with one reference and no handle, holding the client. All or none. */
-TTPU_MUST_USE ttpu_status_t *ttpu_buffer_take(ttpu_client_t *client, int device, int count, ttpu_buffer_t **out_buffers);
+TTPU_MUST_USE ttpu_status_t *ttpu_buffer_take(ttpu_client_t *client, int device, int count,
+                                              ttpu_buffer_t **out_buffers);
 /* Gives back objects that never got a handle. */
 void ttpu_buffer_give(ttpu_client_t *client, int count, ttpu_buffer_t **buffers);
 /* Drops the PJRT handles of an object whose client shuts down. */

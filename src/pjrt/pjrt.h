@@ -20,8 +20,9 @@ typedef struct ttpu_topology ttpu_topology_t;
 
 /* --- client (client.c, plugin.c) ------------------------------------------------------------------------ */
 
-/* Loads the plugin library at |path|, checks its API version (0.81 .. 0.117 and newer minors by struct_size), initialises
- * it once a process and creates a client. |device_count| > 0 asks a CPU plugin for that many devices. */
+/* Loads the plugin library at |path|, checks its API version (0.81 .. 0.117 and newer minors by struct_size),
+ * initialises it once a process and creates a client. |device_count| > 0 asks for that many devices; else a CPU plugin
+ * shows one and any other plugin all it has. */
 TTPU_MUST_USE ttpu_status_t *ttpu_client_create(const char *path, int device_count, ttpu_client_t **out_client);
 void ttpu_client_retain(ttpu_client_t *client);
 void ttpu_client_release(ttpu_client_t *client);
@@ -35,8 +36,8 @@ const char *ttpu_client_platform_version(const ttpu_client_t *client);
 const char *ttpu_client_device_kind(const ttpu_client_t *client, int device);
 void ttpu_client_api_version(const ttpu_client_t *client, int *out_major, int *out_minor);
 /* bytes_in_use, peak and limit of a device; UNIMPLEMENTED where the plugin does not tell. -1 for a missing figure. */
-TTPU_MUST_USE ttpu_status_t *ttpu_client_memory_stats(ttpu_client_t *client, int device, int64_t *out_used, int64_t *out_peak,
-                                                      int64_t *out_limit);
+TTPU_MUST_USE ttpu_status_t *ttpu_client_memory_stats(ttpu_client_t *client, int device, int64_t *out_used,
+                                                      int64_t *out_peak, int64_t *out_limit);
 
 /* --- buffers (buffer.c) --------------------------------------------------------------------------------- */
 
@@ -46,9 +47,10 @@ TTPU_MUST_USE ttpu_status_t *ttpu_buffer_from_host(ttpu_client_t *client, int de
 /* The same without a copy where the plugin can: |data| must stay valid and unchanged until |done(ctx)| is called (any
  * thread, perhaps before this returns; on host memory plugins when the buffer is destroyed). On failure |done| is never
  * called. */
-TTPU_MUST_USE ttpu_status_t *ttpu_buffer_from_host_async(ttpu_client_t *client, int device, ttpu_dtype_e dtype, int rank,
-                                                         const int64_t *dims, const void *data, void (*done)(void *ctx),
-                                                         void *ctx, ttpu_buffer_t **out_buffer);
+TTPU_MUST_USE ttpu_status_t *ttpu_buffer_from_host_async(ttpu_client_t *client, int device, ttpu_dtype_e dtype,
+                                                         int rank, const int64_t *dims, const void *data,
+                                                         void (*done)(void *ctx), void *ctx,
+                                                         ttpu_buffer_t **out_buffer);
 /* Waits for the buffer and copies it, dense and row-major, to |data|. */
 TTPU_MUST_USE ttpu_status_t *ttpu_buffer_to_host(ttpu_buffer_t *buffer, void *data, size_t size);
 /* Waits until the buffer is computed; its error if it failed. */
@@ -70,7 +72,8 @@ void ttpu_buffer_release(ttpu_buffer_t *buffer);        /* NULL is fine; any thr
 TTPU_MUST_USE ttpu_status_t *ttpu_executable_compile(ttpu_client_t *client, int device, const char *text, size_t size,
                                                      ttpu_executable_t **out_executable);
 /* A serialized form for the disk tier; |*out_data| is from ttpu_alloc, owned by the caller. */
-TTPU_MUST_USE ttpu_status_t *ttpu_executable_serialize(ttpu_executable_t *executable, char **out_data, size_t *out_size);
+TTPU_MUST_USE ttpu_status_t *ttpu_executable_serialize(ttpu_executable_t *executable, char **out_data,
+                                                       size_t *out_size);
 TTPU_MUST_USE ttpu_status_t *ttpu_executable_load(ttpu_client_t *client, int device, const char *data, size_t size,
                                                   ttpu_executable_t **out_executable);
 int ttpu_executable_result_count(const ttpu_executable_t *executable);

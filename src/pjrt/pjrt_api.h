@@ -4,9 +4,9 @@
  * the others stay incomplete types, so that calling one without describing it does not compile. Names and layouts are
  * PJRT's; tests/py/test_pjrt_abi.py compares every offset, size and slot with an independent table.
  *
- * Rules of the interface: a caller sets struct_size in everything it passes (structs only grow at their end, so a plugin
- * of another minor reads or writes the common prefix); zero-initialise, because an older plugin leaves newer results
- * unwritten; an error is owned by the caller. "out" marks what the plugin writes.
+ * Rules of the interface: a caller sets struct_size in everything it passes (structs only grow at their end, so a
+ * plugin of another minor reads or writes the common prefix); zero-initialise, because an older plugin leaves newer
+ * results unwritten; an error is owned by the caller. "out" marks what the plugin writes.
  */
 #ifndef TTPU_PJRT_PJRT_API_H_
 #define TTPU_PJRT_PJRT_API_H_
@@ -108,7 +108,10 @@ typedef struct {
   size_t num_byte_strides;
 } PJRT_Buffer_MemoryLayout_Strides;
 
-typedef enum { PJRT_Buffer_MemoryLayout_Type_Tiled = 0, PJRT_Buffer_MemoryLayout_Type_Strides } PJRT_Buffer_MemoryLayout_Type;
+typedef enum {
+  PJRT_Buffer_MemoryLayout_Type_Tiled = 0,
+  PJRT_Buffer_MemoryLayout_Type_Strides,
+} PJRT_Buffer_MemoryLayout_Type;
 
 typedef struct {
   PJRT_HEADER;

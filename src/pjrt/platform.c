@@ -12,6 +12,9 @@
 #include "base/str.h"
 #include "pjrt/objects.h"
 
+#define TPU(unit)                                                                                              \
+  {.is_tpu = true, .honours_keep = true, .program_nodes = 20000, .lane = 128, .sublane = 8, .matrix_unit = unit}
+
 static const struct {
   const char *platform, *kind; /* |kind| is a prefix of the device kind, "" for any */
   ttpu_platform_t traits;
@@ -19,9 +22,9 @@ static const struct {
     {"cpu", "",
      {.is_host_memory = true, .honours_keep = true, .portable_executables = true, .quadratic_thunks = true,
       .program_nodes = 1000}},
-    {"tpu", "TPU v6", {.is_tpu = true, .honours_keep = true, .program_nodes = 20000, .lane = 128, .sublane = 8, .matrix_unit = 256}},
-    {"tpu", "TPU7", {.is_tpu = true, .honours_keep = true, .program_nodes = 20000, .lane = 128, .sublane = 8, .matrix_unit = 256}},
-    {"tpu", "", {.is_tpu = true, .honours_keep = true, .program_nodes = 20000, .lane = 128, .sublane = 8, .matrix_unit = 128}},
+    {"tpu", "TPU v6", TPU(256)},
+    {"tpu", "TPU7", TPU(256)},
+    {"tpu", "", TPU(128)},
     {"", "", {.honours_keep = true, .program_nodes = 5000}},
 };
 

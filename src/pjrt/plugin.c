@@ -1,6 +1,6 @@
 /* plugin.c: see plugin.h and objects.h. Loads a PJRT plugin library, checks its API version, initialises it.
  *
- * The library is opened RTLD_LOCAL: two plugins each carry their own XLA, LLVM and protobuf, whose symbols must not meet.
+ * The library is opened RTLD_LOCAL: two plugins each carry their own XLA, LLVM and protobuf, which must not meet.
  * The plugin's function table is copied into one of our size, so that "the slot is missing" is a NULL test everywhere.
  */
 #include "pjrt/plugin.h"
@@ -89,14 +89,15 @@ static ttpu_status_t *check_version(const char *path, const PJRT_Api *api) {
     return TTPU_ERROR(FAILED_PRECONDITION, "the plugin %s has a function table of %zu bytes, too small for any version",
                       path, api->struct_size);
   if (v->major_version != PJRT_API_MAJOR || v->minor_version < PJRT_API_MINOR_OLDEST)
-    return TTPU_ERROR(FAILED_PRECONDITION, "the plugin %s speaks PJRT API %d.%d; this build needs %d.%d or a later %d.x",
-                      path, v->major_version, v->minor_version, PJRT_API_MAJOR, PJRT_API_MINOR_OLDEST, PJRT_API_MAJOR);
+    return TTPU_ERROR(FAILED_PRECONDITION,
+                      "the plugin %s speaks PJRT API %d.%d; this build needs %d.%d or a later %d.x", path,
+                      v->major_version, v->minor_version, PJRT_API_MAJOR, PJRT_API_MINOR_OLDEST, PJRT_API_MAJOR);
   return NULL;
 }
 
-/* XLA reports to stderr on its own, among others two lines of machine features each time an executable is loaded. Errors
- * come back as statuses, so the default here is quiet; whoever sets the variable decides. The plugin reads it while it
- * initialises, so it is taken back: child processes and other libraries must not inherit it. */
+/* XLA reports to stderr on its own, among others two lines of machine features each time an executable is loaded.
+ * Errors come back as statuses, so the default here is quiet; whoever sets the variable decides. The plugin reads it
+ * while it initialises, so it is taken back: child processes and other libraries must not inherit it. */
 static const char log_level[] = "TF_CPP_MIN_LOG_LEVEL";
 
 static ttpu_status_t *initialise(const ttpu_plugin_t *plugin) {
@@ -226,7 +227,7 @@ ttpu_status_t *ttpu_plugin_find(char **out_path) {
   const char *path = getenv("TORCHTPU_PLUGIN");
   if (!path || !*path) {
     if (!ttpu_plugin_has_tpu())
-      return TTPU_ERROR(NOT_FOUND, "no PJRT plugin: no TPU is attached and TORCHTPU_PLUGIN does not name a plugin library");
+      return TTPU_ERROR(NOT_FOUND, "no PJRT plugin: no TPU is attached and TORCHTPU_PLUGIN does not name a library");
     path = getenv("TPU_LIBRARY_PATH");
     if (!path || !*path) path = "libtpu.so";
   }

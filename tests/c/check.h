@@ -1,5 +1,5 @@
-/* check.h: the whole test framework of the C tests. A test is a program: TEST functions, RUN in main, return check_end().
- * A failed CHECK prints what it saw and goes on; the exit status tells. Exit status 77 means skipped.
+/* check.h: the whole test framework of the C tests. A test is a program: TEST functions, RUN in main, which returns
+ * check_end(). A failed CHECK prints what it saw and goes on; the exit status tells. Exit status 77 means skipped.
  */
 #ifndef TTPU_TESTS_CHECK_H_
 #define TTPU_TESTS_CHECK_H_

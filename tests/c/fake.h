@@ -40,7 +40,8 @@ static inline fake_t fake_open(const char *config) {
     exit(CHECK_SKIPPED);
   }
   const char *temporary = getenv("TMPDIR");
-  snprintf(fake.path, sizeof fake.path, "%.80s/fake_plugin_%d_%d.so", temporary ? temporary : "/tmp", (int)getpid(), count++);
+  snprintf(fake.path, sizeof fake.path, "%.80s/fake_plugin_%d_%d.so", temporary ? temporary : "/tmp", (int)getpid(),
+           count++);
   void *library = fake_copy_file(from, fake.path) ? dlopen(fake.path, RTLD_NOW | RTLD_LOCAL) : NULL;
   if (library) {
     fake.configure = (fake_plugin_configure_t)dlsym(library, "fake_plugin_configure");

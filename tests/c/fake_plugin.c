@@ -87,7 +87,8 @@ static bool apply(config_t *c, char *key, char *value) {
 }
 
 __attribute__((visibility("default"))) int fake_plugin_configure(const char *text) {
-  config_t c = {.platform = "cpu", .kind = "fake", .devices = 4, .options = 1, .minor = 114, .slots = SLOT_COUNT, .keep = 1};
+  config_t c = {.platform = "cpu", .kind = "fake", .devices = 4, .options = 1, .minor = 114, .slots = SLOT_COUNT};
+  c.keep = 1;
   char copy[1024], *rest = copy;
   snprintf(copy, sizeof copy, "%s", text ? text : "");
   for (char *item; (item = strsep(&rest, ";"));) {
@@ -245,7 +246,10 @@ struct PJRT_Client {
 };
 
 static PJRT_NamedValue named(const char *name, PJRT_NamedValue_Type type, size_t count) {
-  return (PJRT_NamedValue){.struct_size = sizeof(PJRT_NamedValue), .name = name, .name_size = strlen(name), .type = type,
+  return (PJRT_NamedValue){.struct_size = sizeof(PJRT_NamedValue),
+                           .name = name,
+                           .name_size = strlen(name),
+                           .type = type,
                            .value_size = count};
 }
 
@@ -525,8 +529,8 @@ BODY(PJRT_Executable_DeserializeAndLoad) {
       sscanf(head + strlen(magic), "%d %zu", &device, &text_size) != 2 ||
       text_size != size - (size_t)(end + 1 - head))
     return error(INVALID_ARGUMENT, "this is no executable of this plugin");
-  if (args->overridden_serialized_compile_options_size)
-    device = bound_device(args->overridden_serialized_compile_options, args->overridden_serialized_compile_options_size);
+  const size_t override_size = args->overridden_serialized_compile_options_size;
+  if (override_size) device = bound_device(args->overridden_serialized_compile_options, override_size);
   return make_executable(args->client, device, args->serialized_executable + (end + 1 - head), text_size,
                          &args->loaded_executable);
 }
@@ -718,7 +722,8 @@ static bool consumes(const PJRT_LoadedExecutable *e, const PJRT_ExecuteOptions *
 /* Its injected failure comes late, so the entry passes it on instead of returning it. */
 static PJRT_Error *execute(PJRT_LoadedExecutable_Execute_Args *args, PJRT_Error *injected) {
   PJRT_LoadedExecutable *e = args->executable;
-  PJRT_Device *device = args->execute_device ? args->execute_device : &e->client->devices[e->device < 0 ? 0 : e->device];
+  PJRT_Device *device = args->execute_device;
+  if (!device) device = &e->client->devices[e->device < 0 ? 0 : e->device];
   if (e->device >= 0 && device->description.id != e->device) {
     if (injected) unmake(injected);
     return error(INVALID_ARGUMENT, "the program was compiled for device %d", e->device);

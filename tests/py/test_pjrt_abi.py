@@ -1,7 +1,7 @@
 """Our PJRT header against an independent table: every offset, size and slot of what src/pjrt/pjrt_api.h declares.
 
 The table is the ``pypjrt`` package's, generated from the published headers of PJRT API 0.114 and XLA FFI 0.3. A small C
-program prints our side; struct and field names are taken from the header's text, so nothing here has to be kept in step.
+program prints our side; struct names are taken from the header's text, so nothing here has to be kept in step.
 """
 
 from __future__ import annotations
@@ -64,9 +64,8 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, tuple[
     for struct in names:
         lines.append(f'  printf("{struct} - 0 %zu\\n", sizeof({struct}));')
         for field in table_layout(getattr(abi, struct)):
-            lines.append(
-                f'  printf("{struct} {field} %zu %zu\\n", offsetof({struct}, {field}), sizeof((({struct} *)0)->{field}));'
-            )
+            size = f"sizeof((({struct} *)0)->{field})"
+            lines.append(f'  printf("{struct} {field} %zu %zu\\n", offsetof({struct}, {field}), {size});')
     lines.append("  return 0;\n}")
     source, program = folder / "abi.c", folder / "abi"
     source.write_text("\n".join(lines))
@@ -128,7 +127,8 @@ def test_enums(ours_name: str, theirs: tuple[str, ...], tmp_path: Path) -> None:
     checks = "\n".join(f'_Static_assert({n} == {getattr(abi, n)}, "{n}");' for n in names)
     source.write_text(f'#include "pjrt/pjrt_api.h"\n{checks}\n')
     compiler = shutil.which("cc") or pytest.skip("no C compiler")
-    done = subprocess.run([compiler, "-std=gnu11", "-fsyntax-only", "-I", str(SOURCE), str(source)], capture_output=True, text=True)
+    command = [compiler, "-std=gnu11", "-fsyntax-only", "-I", str(SOURCE), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
