@@ -195,8 +195,8 @@ static ttpu_status_t *read_dims(ttpu_buffer_t *buffer, size_t *out_rank, const i
   return NULL;
 }
 
-ttpu_status_t *ttpu_buffer_to_host(ttpu_buffer_t *buffer, void *data, size_t size) {
-  if (!buffer->handle) return ttpu_client_gone();
+/* Lets the plugin copy, which hands the copy to a thread of its own and wakes this one: 5 to 40 us on a CPU plugin. */
+static ttpu_status_t *transfer_to_host(ttpu_buffer_t *buffer, void *data, size_t size) {
   const ttpu_plugin_t *plugin = buffer->client->plugin;
   /* The plugin may lay out memory as it likes (a TPU tiles it), so row-major is said explicitly. */
   int64_t minor_to_major[TTPU_MAX_RANK];
@@ -206,19 +206,33 @@ ttpu_status_t *ttpu_buffer_to_host(ttpu_buffer_t *buffer, void *data, size_t siz
       .type = PJRT_Buffer_MemoryLayout_Type_Tiled};
   PJRT_Buffer_ToHostBuffer_Args args = {PJRT_SIZED(PJRT_Buffer_ToHostBuffer_Args),
                                         .src = buffer->handle,
+                                        .host_layout = &layout,
                                         .dst = data,
                                         .dst_size = size};
-  if (!buffer->client->traits.is_host_memory) {
-    size_t rank;
-    const int64_t *dims;
-    TTPU_TRY(read_dims(buffer, &rank, &dims));
-    if (rank > TTPU_MAX_RANK) return TTPU_ERROR(INVALID_ARGUMENT, "a buffer of rank %zu cannot be read", rank);
-    for (size_t i = 0; i < rank; i++) minor_to_major[i] = (int64_t)(rank - 1 - i);
-    layout.tiled.minor_to_major_size = rank;
-    args.host_layout = &layout;
-  }
+  size_t rank;
+  const int64_t *dims;
+  TTPU_TRY(read_dims(buffer, &rank, &dims));
+  if (rank > TTPU_MAX_RANK) return TTPU_ERROR(INVALID_ARGUMENT, "a buffer of rank %zu cannot be read", rank);
+  for (size_t i = 0; i < rank; i++) minor_to_major[i] = (int64_t)(rank - 1 - i);
+  layout.tiled.minor_to_major_size = rank;
   TTPU_TRY(PJRT_CALL(plugin, PJRT_Buffer_ToHostBuffer, &args));
   return ttpu_plugin_await(plugin, args.event);
+}
+
+ttpu_status_t *ttpu_buffer_to_host(ttpu_buffer_t *buffer, void *data, size_t size) {
+  if (!buffer->handle) return ttpu_client_gone();
+  const ttpu_client_t *client = buffer->client;
+  if (!client->traits.is_host_memory || !client->plugin->api.PJRT_Buffer_UnsafePointer)
+    return transfer_to_host(buffer, data, size);
+  /* Device memory is ours to read, and dense row-major as the programs' results are: no thread is needed. */
+  TTPU_TRY(ttpu_buffer_await(buffer));
+  const int64_t bytes = ttpu_buffer_bytes(buffer);
+  if (size < (size_t)bytes)
+    return TTPU_ERROR(INVALID_ARGUMENT, "%zu bytes do not hold a buffer of %lld", size, (long long)bytes);
+  uintptr_t pointer;
+  TTPU_TRY(ttpu_buffer_pointer(buffer, &pointer));
+  if (bytes) memcpy(data, (const void *)pointer, (size_t)bytes);
+  return NULL;
 }
 
 ttpu_status_t *ttpu_buffer_copy_to_device(ttpu_buffer_t *buffer, int device, ttpu_buffer_t **out_buffer) {

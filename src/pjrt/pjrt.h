@@ -51,7 +51,7 @@ TTPU_MUST_USE ttpu_status_t *ttpu_buffer_from_host_async(ttpu_client_t *client, 
                                                          int rank, const int64_t *dims, const void *data,
                                                          void (*done)(void *ctx), void *ctx,
                                                          ttpu_buffer_t **out_buffer);
-/* Waits for the buffer and copies it, dense and row-major, to |data|. */
+/* Waits for the buffer and copies it, dense and row-major, to |data|. Nobody may donate it meanwhile. */
 TTPU_MUST_USE ttpu_status_t *ttpu_buffer_to_host(ttpu_buffer_t *buffer, void *data, size_t size);
 /* Waits until the buffer is computed; its error if it failed. */
 TTPU_MUST_USE ttpu_status_t *ttpu_buffer_await(ttpu_buffer_t *buffer);

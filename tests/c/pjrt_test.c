@@ -515,21 +515,22 @@ out:
   return status;
 }
 
-TEST(test_every_plugin_failure) {
-  static const char *const slots[] = {
+static const char *const slots[] = {
 #define PJRT_SLOT(result, name) #name,
 #include "pjrt/pjrt_api.def"
 #undef PJRT_SLOT
-  };
-  int reached = 0;
-  for (size_t i = 0; i < sizeof slots / sizeof *slots; i++) {
-    CHECK(fake.configure(""));
+};
+enum { SLOT_COUNT = sizeof slots / sizeof *slots };
+
+static void fail_each_call(const char *platform, bool *reached) {
+  for (int i = 0; i < SLOT_COUNT; i++) {
+    CHECK(fake.configure(platform));
     CHECK_OK(tour());
     const int64_t total = fake.calls(slots[i]);
-    reached += total > 0;
+    reached[i] |= total > 0;
     for (int64_t call = 1; call <= total; call++) {
       char config[128];
-      snprintf(config, sizeof config, "fail=%s@%lld:14", slots[i], (long long)call);
+      snprintf(config, sizeof config, "%s;fail=%s@%lld:14", platform, slots[i], (long long)call);
       CHECK(fake.configure(config));
       ttpu_status_t *status = tour();
       if (status) CHECK_INT(ttpu_status_code(status), TTPU_UNAVAILABLE);
@@ -537,7 +538,15 @@ TEST(test_every_plugin_failure) {
       if (!CHECK_INT(fake.live(), 0)) fprintf(stderr, "  with %s\n", config);
     }
   }
-  CHECK(reached >= 35);
+}
+
+TEST(test_every_plugin_failure) {
+  bool reached[SLOT_COUNT] = {false};
+  int count = 0;
+  fail_each_call("platform=cpu", reached);
+  fail_each_call("platform=tpu", reached); /* transfers go another way */
+  for (int i = 0; i < SLOT_COUNT; i++) count += reached[i];
+  CHECK(count >= 35);
 }
 
 TEST(test_every_failed_allocation) {
