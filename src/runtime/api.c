@@ -72,21 +72,16 @@ ttpu_status_t *ttpu_init(const char *plugin_path, int device_count) {
 
 bool ttpu_is_initialized(void) { return ttpu_core.client != NULL; }
 
-/* A value's buffer outlives the client in a tensor that Python still holds at exit: give up every reference the tables
- * and recordings hold, wait for running work, and leave what tensors hold to the end of the process. */
+/* Tensors that Python still holds at exit keep their buffer objects; the client's shutdown waits for running work and
+ * takes the device memory and programs away from under them, in an order the plugin survives. Pending work is dropped. */
 void ttpu_shutdown(void) {
   ttpu_core_lock();
   if (ttpu_core.client) {
     ttpu_storage_drain();
-    for (int i = 0; i < ttpu_core.device_count; i++) {
-      ttpu_device_t *device = &ttpu_core.devices[i];
-      if (device->last && device->last->buffer) ttpu_status_free(ttpu_buffer_await(device->last->buffer));
-      ttpu_value_release(&ttpu_core.values, device->last);
-      device->last = NULL;
-    }
     ttpu_programs_deinit(&ttpu_core.programs);
     ttpu_cache_free(ttpu_core.cache);
     ttpu_core.cache = NULL;
+    ttpu_client_shutdown(ttpu_core.client);
     ttpu_core.device_count = 0; /* whatever still arrives is refused */
   }
   ttpu_core_unlock();
