@@ -3,16 +3,21 @@
 
 #include "ops/part.h"
 
+/* A number of the call as a constant; a Python int keeps all its bits. */
+static hlo_val_t literal(hlo_t *h, const op_call_t *c, int i, ttpu_dtype_e t) {
+  const bool is_int = !map_is_inexact(op_arg_dtype(c, i));
+  if (t == TTPU_I64) return hlo_const_int(h, t, is_int ? op_int(c, i, 0) : (int64_t)op_number(h, c, i, 0));
+  return hlo_const(h, t, op_number(h, c, i, 0));
+}
+
 /* Integers are exact in i64; floats are computed in f64, as CPU PyTorch does, and rounded once. */
 EMIT(arange) {
   if (part_ret_empty(h, c)) return;
   const ttpu_dtype_e r = op_result_dtype(c, 0);
   const bool exact = ttpu_dtype_is_int(r);
   const ttpu_dtype_e t = exact ? TTPU_I64 : TTPU_F64;
-  const double start = op_number(h, c, 0, 0), step = op_number(h, c, 2, 1);
   const hlo_val_t i = hlo_iota(h, t, 1, op_result_dims(c, 0), 0);
-  const hlo_val_t first = exact ? hlo_const_int(h, t, (int64_t)start) : hlo_const(h, t, start);
-  const hlo_val_t by = exact ? hlo_const_int(h, t, (int64_t)step) : hlo_const(h, t, step);
+  const hlo_val_t first = literal(h, c, 0, t), by = literal(h, c, 2, t);
   const hlo_val_t way = hlo_mul(h, i, by);
   const hlo_val_t all = hlo_add(h, first, way);
   op_ret(h, c, 0, all);

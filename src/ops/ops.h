@@ -19,7 +19,8 @@ typedef enum {
   OP_STATIC = 1,     /* every Scalar/float argument is a word of the instance, readable by op_number; none is a runtime parameter */
   OP_RANDOM = 2,     /* draws random numbers: op_random_state is there */
   OP_CPU_INDEX = 4,  /* CPU index tensors are uploaded, as CUDA does */
-  OP_COMPUTES_OWN = 8 /* operands are not promoted: reserved for rows that need the raw views */
+  OP_COMPUTES_OWN = 8, /* operands are not promoted: reserved for rows that need the raw views */
+  OP_LAYOUT = 16 /* behind the schema's arguments comes one more int: bit k tells that operand k is contiguous */
 } op_flags_e;
 
 typedef struct {
