@@ -67,7 +67,8 @@ hlo_val_t hlo_bin(hlo_t *h, const char *op, hlo_val_t a, hlo_val_t b);
 /* chlo op (name without the dialect); same result type as |a|: "erf", "lgamma", "digamma", "erf_inv", "zeta" ... */
 hlo_val_t hlo_chlo(hlo_t *h, const char *op, int count, const hlo_val_t *operands);
 hlo_val_t hlo_cmp(hlo_t *h, const char *direction, hlo_val_t a, hlo_val_t b); /* "EQ" "NE" "LT" "LE" "GT" "GE" */
-hlo_val_t hlo_cmp_total(hlo_t *h, const char *direction, hlo_val_t a, hlo_val_t b); /* floats: total order, NaN greatest */
+/* PyTorch's order of sorting: NaN equals itself and is greater than all else; -0 equals 0. */
+hlo_val_t hlo_cmp_total(hlo_t *h, const char *direction, hlo_val_t a, hlo_val_t b);
 hlo_val_t hlo_select(hlo_t *h, hlo_val_t pred, hlo_val_t on_true, hlo_val_t on_false);
 hlo_val_t hlo_is_finite(hlo_t *h, hlo_val_t x); /* floats: i1 */
 hlo_val_t hlo_is_nan(hlo_t *h, hlo_val_t x);    /* floats and complex: i1 */
@@ -214,7 +215,7 @@ void hlo_for(hlo_t *h, int64_t trips, int n, const hlo_val_t *init, hlo_region_t
 /* if: results of both regions have the same types; no block arguments (values are captured). */
 void hlo_if(hlo_t *h, hlo_val_t pred, int n, hlo_region_t then_body, hlo_region_t else_body, void *ctx, hlo_val_t *results);
 
-/* StableHLO gather; arrays as in the specification. index_vector_dim is the last dim of |indices| unless given (>= 0). */
+/* StableHLO gather; arrays as in the specification. The index vectors are the last dimension of |indices|. */
 typedef struct {
   int offset_count, collapsed_count, start_map_count, batching_count;
   const int *offset_dims, *collapsed_dims, *start_map;
@@ -241,6 +242,8 @@ hlo_val_t hlo_index_select(hlo_t *h, hlo_val_t x, hlo_val_t index, int dim);
 
 /* Philox bits: |state| is ui64[2]; result is u32 or u64 of |dims|. */
 hlo_val_t hlo_random_bits(hlo_t *h, hlo_val_t state, ttpu_dtype_e dtype, int rank, const int64_t *dims);
+/* The |k| greatest along the last dimension, in order, and their i32 positions; both 0 on failure. */
+void hlo_top_k(hlo_t *h, hlo_val_t x, int64_t k, hlo_val_t *values, hlo_val_t *indices);
 hlo_val_t hlo_fft(hlo_t *h, hlo_val_t x, const char *type, int count, const int64_t *lengths); /* "FFT" "IFFT" "RFFT" "IRFFT" */
 hlo_val_t hlo_cholesky(hlo_t *h, hlo_val_t x, bool lower);
 hlo_val_t hlo_triangular_solve(hlo_t *h, hlo_val_t a, hlo_val_t b, bool left, bool lower, bool unit, const char *transpose_a);

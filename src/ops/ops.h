@@ -35,6 +35,8 @@ typedef struct {
 
 extern const op_row_t op_rows[];
 extern const int op_row_count;
+/* Index of the row of |aten_name| ("add.Tensor"), -1 when there is none. Thread-safe. */
+int op_find(const char *aten_name);
 
 /* --- arguments ---------------------------------------------------------------------------------------- */
 
