@@ -117,8 +117,8 @@ void register_generator() {
   static Hooks hooks;
   at::RegisterPrivateUse1HooksInterface(&hooks);
   static auto *library = new torch::Library(torch::Library::DEF, "tpu", std::nullopt, __FILE__, __LINE__);
-  library->def("default_generator(int device) -> Generator",
-               [](int64_t device) { return default_generator(static_cast<int>(device)); });
+  library->def("default_generator(int device) -> Generator?",
+               [](int64_t device) { return std::optional<at::Generator>(default_generator(static_cast<int>(device))); });
 }
 
 }  // namespace ttpu

@@ -15,6 +15,9 @@ typedef enum {
   TTPU_DTYPE_COUNT
 } ttpu_dtype_e;
 
+/* Visible outside the library: the shim speaks of the same types. */
+#pragma GCC visibility push(default)
+
 int64_t ttpu_dtype_bytes(ttpu_dtype_e dtype);
 /* 'b', 'u', 'i', 'f' or 'c'; 0 for TTPU_DTYPE_NONE. */
 char ttpu_dtype_kind(ttpu_dtype_e dtype);
@@ -39,5 +42,7 @@ ttpu_dtype_e ttpu_dtype_accumulate(ttpu_dtype_e dtype);
 
 /* Product of |dims|; 1 for rank 0. */
 int64_t ttpu_dims_numel(int rank, const int64_t *dims);
+
+#pragma GCC visibility pop
 
 #endif /* TTPU_GRAPH_DTYPE_H_ */
