@@ -18,6 +18,8 @@ import tempfile
 from pathlib import Path
 
 NAME = "libtorchtpu_shim.so"
+#: Beside a shim that CMake built: the version of torch it was built against.
+VERSION_FILE = "libtorchtpu_shim.version"
 
 
 def describe() -> dict[str, str | int] | None:
@@ -57,21 +59,31 @@ def compiler() -> str | None:
     return None
 
 
-def sources(package: Path) -> tuple[list[Path], Path]:
-    """The shim's C++ files and the folder of ttpu.h: beside the installed package, or in the source tree."""
-    for shim, include in ((package / "shim", package / "include"),
-                          (package.parent / "shim", package.parent / "include")):
-        found = sorted(shim.glob("*.cpp"))
-        if found and (include / "ttpu.h").is_file():
-            return found, include
+def built_for(library: Path) -> str | None:
+    """The torch version that a shim made by CMake was compiled against; None where there is no such shim."""
+    record = library.parent / VERSION_FILE
+    return record.read_text().strip() if library.is_file() and record.is_file() else None
+
+
+def compatible(built: str, installed: str) -> bool:
+    """Releases of one minor keep the C++ interface; development versions must agree exactly."""
+    return built == installed or ("dev" not in built + installed and minor(built) == minor(installed))
+
+
+def sources(package: Path) -> tuple[list[Path], list[Path]]:
+    """The shim's C++ files and the folders of the headers they include: of the installed package or the source tree."""
+    for root, folders in ((package, ["include"]), (package.parent, ["include", "src"])):
+        found = sorted((root / "shim").glob("*.cpp"))
+        if found and (root / "include" / "ttpu.h").is_file():
+            return found, [root / folder for folder in folders]
     raise FileNotFoundError(f"the shim's sources are missing from {package}: reinstall torchtpu")
 
 
 def cached_path(package: Path, torch: dict[str, str | int]) -> Path:
     """Where the shim for this torch and these sources lies once built: a private folder of the user."""
-    files, include = sources(package)
+    files, includes = sources(package)
     digest = hashlib.sha256(json.dumps(torch, sort_keys=True).encode())
-    for path in [*files, *sorted(files[0].parent.glob("*.h")), include / "ttpu.h"]:
+    for path in [*files, *sorted(files[0].parent.glob("*.h")), includes[0] / "ttpu.h"]:
         digest.update(path.read_bytes())
     root = os.environ.get("TORCHTPU_CACHE_DIR") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "torchtpu"
@@ -88,13 +100,13 @@ def build(package: Path, core: Path, torch: dict[str, str | int], verbose: bool 
     cxx = compiler()
     if cxx is None:
         raise RuntimeError("no C++ compiler was found (tried $CXX, c++, g++, clang++): install one, e.g. g++")
-    files, include = sources(package)
+    files, includes = sources(package)
     target = cached_path(package, torch)
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     common = [
         *cxx.split(), "-std=gnu++20", "-O2", "-fPIC", "-fvisibility=hidden",
-        f"-D_GLIBCXX_USE_CXX11_ABI={torch['cxx11_abi']}", f'-DTTPU_SHIM_TORCH_VERSION="{torch["version"]}"',
-        f"-I{include}", f"-isystem{torch['include']}", f"-isystem{torch['include']}/torch/csrc/api/include",
+        f"-D_GLIBCXX_USE_CXX11_ABI={torch['cxx11_abi']}", *(f"-I{folder}" for folder in includes),
+        f"-isystem{torch['include']}", f"-isystem{torch['include']}/torch/csrc/api/include",
     ]  # fmt: skip
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         objects = [os.path.join(scratch, f.stem + ".o") for f in files]
