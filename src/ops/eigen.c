@@ -336,7 +336,7 @@ EMIT(linalg_svd) {
     for (int k = 0; k < 3; k++) {
       if ((k == 1 && sigma) || !op_result_wanted(c, k)) continue;
       /* A basis of nothing is completed by the identity. */
-      const bool square = with_vectors && full && batch > 0 && op_result_rank(c, k) >= 2;
+      const bool square = with_vectors && full && k != 1;
       const int64_t size = k == 0 ? m : n;
       const hlo_val_t none = square ? linalg_identity(h, op_result_dtype(c, k), batch, size, size)
                                     : hlo_full(h, op_result_dtype(c, k), op_result_rank(c, k), op_result_dims(c, k), 0);

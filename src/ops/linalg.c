@@ -427,7 +427,6 @@ static void unpack(hlo_t *h, hlo_val_t packed, hlo_val_t *l, hlo_val_t *u) {
 }
 
 EMIT(linalg_lu) {
-  if (ret_if_empty(h, c, 0)) return;
   const hlo_val_t a = linalg_arg(h, c, 0, -1);
   if (hlo_failed(h)) return;
   const bool pivot = op_bool(c, 1, true);
@@ -446,7 +445,6 @@ EMIT(linalg_lu) {
 }
 
 EMIT(lu_unpack) {
-  if (ret_if_empty(h, c, 0)) return;
   const hlo_val_t packed = linalg_arg(h, c, 0, -1);
   if (hlo_failed(h)) return;
   const bool with_data = op_bool(c, 2, true), with_pivots = op_bool(c, 3, true);
@@ -483,24 +481,12 @@ EMIT(linalg_lu_solve) {
   ret(h, c, 0, x);
 }
 
-/* PyTorch factors A^T in place of a contiguous real A (no copy into column order), and its backward formulas count on
- * that: they solve with these factors, adjoint or not by the same rule. OP_LAYOUT rows are told the layout behind their
- * schema arguments. */
-static bool factors_transpose(const op_call_t *c, int schema_args) {
-  return !ttpu_dtype_is_complex(op_arg_dtype(c, 0)) && (op_int(c, schema_args, 1) & 1);
-}
-
-static factors_t lu_factor_as_pytorch(hlo_t *h, hlo_val_t a, bool transposed) {
-  const hlo_val_t given = transposed ? hlo_swap(h, a, 1, 2) : a;
-  return lu_factor(h, given, true);
-}
-
 EMIT(linalg_solve) {
-  const bool left = op_bool(c, 2, true), transposed = factors_transpose(c, 4);
+  const bool left = op_bool(c, 2, true);
   if (ret_if_empty(h, c, 0)) return;
   const hlo_val_t a = linalg_arg(h, c, 0, -1), raw = op_tensor(h, c, 1);
   if (hlo_failed(h)) return;
-  const factors_t f = lu_factor_as_pytorch(h, a, transposed);
+  const factors_t f = lu_factor(h, a, true);
   /* B is a batch of vectors when it is one vector, or has A's dims but the last (PyTorch's rule). */
   const int a_rank = op_arg_rank(c, 0), b_rank = hlo_rank(h, raw);
   const int64_t *a_dims = op_arg_dims(c, 0), *b_dims = op_arg_dims(c, 1);
@@ -522,7 +508,7 @@ EMIT(linalg_solve) {
     packed = part_batched(h, packed, 2);
     pivots = hlo_expand(h, pivots, outer + 1, dims);
     pivots = part_batched(h, pivots, 1);
-    const hlo_val_t x = lu_solve(h, packed, pivots, b, left, transposed);
+    const hlo_val_t x = lu_solve(h, packed, pivots, b, left, false);
     ret(h, c, 0, x);
   } else {
     const hlo_val_t none = hlo_full(h, op_result_dtype(c, 0), op_result_rank(c, 0), op_result_dims(c, 0), 0);
@@ -541,6 +527,16 @@ EMIT(linalg_inv) {
   const hlo_val_t inverse = lu_solve_left(h, f.packed, f.pivots, identity, false);
   ret(h, c, 0, inverse);
   ret(h, c, 1, f.info);
+}
+
+/* For a determinant PyTorch factors A^T in place of a contiguous real A (no copy into column order), and its backward
+ * formulas count on that: they solve with these factors, adjoint or not by the same rule. A row with OP_LAYOUT is told the
+ * layout behind its schema's one argument. */
+static factors_t det_factors(hlo_t *h, const op_call_t *c, hlo_val_t a) {
+  const bool is_contiguous = op_int(c, 1, 1) & 1;
+  const bool transposes = is_contiguous && !hlo_failed(h) && !ttpu_dtype_is_complex(hlo_dtype(h, a));
+  const hlo_val_t given = transposes ? hlo_swap(h, a, 1, 2) : a;
+  return lu_factor(h, given, true);
 }
 
 /* -1 for an odd number of swaps, else 1: [B] of |t|. */
@@ -571,7 +567,7 @@ EMIT(linalg_det) {
   }
   const hlo_val_t a = linalg_arg(h, c, 0, -1);
   if (hlo_failed(h)) return;
-  const factors_t f = lu_factor_as_pytorch(h, a, factors_transpose(c, 1));
+  const factors_t f = det_factors(h, c, a);
   const hlo_val_t diagonal = linalg_diagonal(h, f.packed);
   const hlo_val_t product = hlo_reduce_dim(h, "multiply", diagonal, 1), sign = swap_sign(h, f.pivots, hlo_dtype(h, a));
   const hlo_val_t det = hlo_mul(h, product, sign);
@@ -588,7 +584,7 @@ EMIT(linalg_slogdet) {
   const hlo_val_t a = linalg_arg(h, c, 0, -1);
   if (hlo_failed(h)) return;
   const ttpu_dtype_e t = hlo_dtype(h, a);
-  const factors_t f = lu_factor_as_pytorch(h, a, factors_transpose(c, 1));
+  const factors_t f = det_factors(h, c, a);
   const hlo_val_t diagonal = linalg_diagonal(h, f.packed);
   const hlo_val_t size = hlo_abs(h, diagonal);
   hlo_val_t direction;

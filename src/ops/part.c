@@ -125,18 +125,9 @@ typedef struct {
   bool descending;
 } order_t;
 
-/* a before b. NaN is the greatest; a comparison with NaN is false. */
 static void order(hlo_t *h, void *ctx, const hlo_val_t *args, hlo_val_t *results) {
   const order_t *o = ctx;
-  const hlo_val_t a = args[0], b = args[1];
-  const hlo_val_t less = hlo_cmp(h, o->descending ? "GT" : "LT", a, b);
-  results[0] = less;
-  if (!ttpu_dtype_is_float(hlo_dtype(h, a))) return;
-  const hlo_val_t nan = o->descending ? a : b, other = o->descending ? b : a;
-  const hlo_val_t is_nan = hlo_ne(h, nan, nan);
-  const hlo_val_t is_number = hlo_eq(h, other, other);
-  const hlo_val_t by_nan = hlo_and(h, is_nan, is_number);
-  results[0] = hlo_or(h, less, by_nan);
+  results[0] = hlo_cmp_total(h, o->descending ? "GT" : "LT", args[0], args[1]);
 }
 
 void part_sort(hlo_t *h, hlo_val_t x, int dim, bool descending, hlo_val_t *values, hlo_val_t *indices) {
