@@ -167,6 +167,18 @@ struct Call {
     return static_cast<int32_t>(operands.size()) - 1;
   }
 
+  // A 0-dim CPU tensor's value; the common types without a trip through the dispatcher.
+  static c10::Scalar read_number(const at::Tensor &t) {
+    if (t.is_neg() || t.is_conj()) return t.item();
+    switch (t.scalar_type()) {
+      case at::kDouble: return *static_cast<const double *>(t.const_data_ptr());
+      case at::kFloat: return *static_cast<const float *>(t.const_data_ptr());
+      case at::kLong: return *static_cast<const int64_t *>(t.const_data_ptr());
+      case at::kBool: return *static_cast<const bool *>(t.const_data_ptr());
+      default: return t.item();
+    }
+  }
+
   void tensor(const at::Tensor &t) {
     if (!t.defined()) return none();
     if (C10_LIKELY(t.device().type() == kTpu)) {
@@ -177,7 +189,7 @@ struct Call {
     TORCH_CHECK(t.device().is_cpu(), "Expected all tensors to be on the same device, but found at least two devices, tpu and ",
                 t.device(), "! (", ttpu_row_name(o.row), ")");
     if (t.dim() == 0 && !(o.flags & CPU_INDEX && !at::isFloatingType(t.scalar_type())))
-      return number(t.item(), dtype_or_throw(t.scalar_type(), ttpu_row_name(o.row)),
+      return number(read_number(t), dtype_or_throw(t.scalar_type(), ttpu_row_name(o.row)),
                     t.unsafeGetTensorImpl()->is_wrapped_number());
     TORCH_CHECK(o.flags & CPU_INDEX, "Expected all tensors to be on the same device, but found at least two devices, tpu:",
                 device < 0 ? current_device() : device, " and cpu! (argument of ", ttpu_row_name(o.row),
@@ -448,10 +460,11 @@ struct Boxed final : c10::OperatorKernel {
 
   void operator()(const c10::OperatorHandle &op, c10::DispatchKeySet, torch::jit::Stack *stack) {
     Call call{o, *stack, stack->size() - static_cast<size_t>(o.called_args)};
+    if (C10_UNLIKELY(o.flags & CPU_INDEX)) expand_masks_of(call);
     call.run(nullptr);
     c10::SmallVector<ttpu_view_t, 4> targets;
     ttpu_record_t record{};
-    c10::SmallVector<ttpu_storage_t *, 4> storages;
+    c10::SmallVector<ttpu_storage_t *, 24> storages;
     ttpu_status_t *status = nullptr;
     check_overlap(call);
     uint64_t drawn = 0;
@@ -466,7 +479,7 @@ struct Boxed final : c10::OperatorKernel {
       record.operands = call.operands.data();
       record.targets = targets.data();
       record.params = call.params.data();
-      if (storages.empty()) storages.resize(4 + targets.size() + call.operands.size());
+      if (storages.empty()) storages.resize(std::max<size_t>(24, 8 + targets.size() + call.operands.size()));
       record.storages = storages.data();
       record.storage_capacity = static_cast<int32_t>(storages.size());
       if ((o.flags & RANDOM) && !drawn) {
@@ -495,6 +508,24 @@ struct Boxed final : c10::OperatorKernel {
   }
 
  private:
+  // x[mask]: positions first. x[mask] = number stays a mask, which the lowering turns into a select.
+  void expand_masks_of(Call &call) const {
+    const size_t at = call.base + 1;
+    if (o.called_args < 2 || !(call.stack[at].isOptionalTensorList() || call.stack[at].isTensorList() || call.stack[at].isList())) return;
+    bool masked = false, others = false;
+    c10::List<std::optional<at::Tensor>> list;
+    for (const auto &item : call.stack[at].toListRef()) {
+      list.push_back(item.toOptional<at::Tensor>());
+      if (!item.isTensor() || !item.toTensor().defined()) continue;
+      const auto type = item.toTensor().scalar_type();
+      (type == at::kBool || type == at::kByte ? masked : others) = true;
+    }
+    if (!masked) return;
+    const bool writes = o.called_args >= 3 && call.stack[at + 1].isTensor();
+    if (writes && !others && list.size() == 1 && call.stack[at + 1].toTensor().numel() == 1) return;
+    call.stack[at] = expand_masks(list, call.stack[call.base].toTensor());
+  }
+
   static bool is_refused(const Call &call) {
     std::lock_guard<std::mutex> lock(refused_mutex);
     return !refused.empty() && refused.count(hash_of(call));
@@ -701,6 +732,8 @@ bool match(const Schema &functional, const Schema &schema, Overload &o) {
     o.targets = {0};
     return functional.returns().size() == 1;
   }
+  for (; j < s.size(); j++)
+    if (!is_written(s[j])) return false;  // an argument that the row does not know
   for (size_t k = 0; k < s.size(); k++)
     if (is_written(s[k]) && s[k].kwarg_only()) {
       if (!(s[k].real_type()->kind() == c10::TypeKind::TensorType)) return false;

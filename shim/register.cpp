@@ -25,6 +25,7 @@ TTPU_API const char *ttpu_shim_register(void) {
     ttpu::register_generator();
     ttpu::register_tensor();
     ttpu::register_boxed();
+    ttpu::register_dynamic();
     ttpu::register_fallback();
     ttpu::register_autocast();
     done = true;

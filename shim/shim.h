@@ -77,6 +77,10 @@ Shapes infer(const c10::OperatorHandle &op, const torch::jit::Stack &arguments, 
 // --- fallback.cpp
 void fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack);
 
+// --- dynamic.cpp
+c10::List<std::optional<at::Tensor>> expand_masks(const c10::List<std::optional<at::Tensor>> &indices, const at::Tensor &self);
+void register_dynamic();
+
 // --- registration, each file its own part; they throw on failure
 void register_boxed();
 void register_tensor();

@@ -166,14 +166,19 @@ Tensor &copy_(Tensor &self, const Tensor &source, bool /*non_blocking*/) {
   if (self.is_same(source)) return self;
   at::assert_no_internal_overlap(self);
   Tensor from = source;
-  // Bits that differ are applied to the value; equal ones stay on both sides.
-  if (from.is_conj() != self.is_conj()) from = from.is_conj() ? from.resolve_conj() : at::conj_physical(from);
-  if (from.is_neg() != self.is_neg()) from = from.is_neg() ? from.resolve_neg() : at::neg(from);
-  if (self.is_conj()) return self._conj().copy_(from._conj()), self;
-  if (self.is_neg()) return self._neg_view().copy_(from._neg_view()), self;
+  // Bits are stripped from both sides; those that differ are applied to the value. (resolve_conj is a clone, and a clone
+  // ends here.)
+  Tensor to = self;
+  const bool conjugate = from.is_conj() != to.is_conj(), negative = from.is_neg() != to.is_neg();
+  if (from.is_conj()) from = from._conj();
+  if (to.is_conj()) to = to._conj();
+  if (from.is_neg()) from = from._neg_view();
+  if (to.is_neg()) to = to._neg_view();
+  if (conjugate) from = at::conj_physical(from);
+  if (negative) from = at::neg(from);
   TORCH_CHECK(at::is_expandable_to(from.sizes(), self.sizes()), "The size of tensor a ", self.sizes(),
               " must match the size of tensor b ", from.sizes(), " (copy_)");
-  copy_plain(self, from);
+  copy_plain(to, from);
   return self;
 }
 

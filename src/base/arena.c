@@ -36,16 +36,17 @@ void *ttpu_arena_copy(ttpu_arena_t *arena, const void *data, size_t bytes) {
   return ptr;
 }
 
+/* Keeps the largest block, the newest: after a few fillings of one size there is one block and no traffic. */
 void ttpu_arena_reset(ttpu_arena_t *arena) {
-  struct ttpu_arena_block *block = arena->head;
-  while (block && block->next) {
-    struct ttpu_arena_block *next = block->next;
-    ttpu_free(block);
-    block = next;
-  }
-  if (block) block->used = 0;
-  arena->head = block;
+  struct ttpu_arena_block *kept = arena->head;
   arena->used = 0;
+  if (!kept) return;
+  for (struct ttpu_arena_block *block = kept->next, *next; block; block = next) {
+    next = block->next;
+    ttpu_free(block);
+  }
+  kept->next = NULL;
+  kept->used = 0;
 }
 
 void ttpu_arena_deinit(ttpu_arena_t *arena) {

@@ -1,5 +1,5 @@
 /* arena.h: bump allocation for what lives and dies with one graph or one module text.
- * One thread at a time. Zero-initialise; reset keeps the first block for reuse; deinit frees all.
+ * One thread at a time. Zero-initialise; reset keeps the largest block for reuse; deinit frees all.
  */
 #ifndef TTPU_BASE_ARENA_H_
 #define TTPU_BASE_ARENA_H_

@@ -25,11 +25,9 @@ static void drop_buffer(const ttpu_value_t *value) {
   ttpu_buffer_release(value->buffer);
 }
 
-static ttpu_status_t *init_locked(const char *plugin_path, int device_count) {
-  if (ttpu_core.client) return NULL;
-  ttpu_settings_t settings;
-  TTPU_TRY(ttpu_settings_read(&settings));
-  if (device_count <= 0) device_count = settings.cpu_devices;
+static ttpu_status_t *init_with(const char *plugin_path, int device_count, ttpu_settings_t *settings) {
+  if (device_count <= 0) device_count = settings->cpu_devices;
+  settings->cache.folder = settings->cache_folder;
   ttpu_client_t *client;
   TTPU_TRY_CTX(ttpu_client_create(plugin_path, device_count, &client), "cannot start the plugin %s", plugin_path);
   ttpu_status_t *status = NULL;
@@ -37,12 +35,12 @@ static ttpu_status_t *init_locked(const char *plugin_path, int device_count) {
   ttpu_core.devices = ttpu_alloc_zero((size_t)ttpu_core.device_count, sizeof *ttpu_core.devices);
   ttpu_core.plugin_path = ttpu_alloc_string(plugin_path);
   ttpu_core.values.drop_buffer = drop_buffer;
-  ttpu_core.mode = settings.mode;
-  ttpu_core.fused_nodes = settings.fused_nodes;
+  ttpu_core.mode = settings->mode;
+  ttpu_core.fused_nodes = settings->fused_nodes;
   if (!ttpu_core.devices || !ttpu_core.plugin_path) status = TTPU_OUT_OF_HOST_MEMORY();
-  if (!status) status = ttpu_cache_create(client, &settings.cache, &ttpu_core.cache);
-  if (!status) status = ttpu_inst_table_init(&ttpu_core.insts, settings.instances);
-  if (!status) status = ttpu_programs_init(&ttpu_core.programs, settings.cache.memory_programs);
+  if (!status) status = ttpu_cache_create(client, &settings->cache, &ttpu_core.cache);
+  if (!status) status = ttpu_inst_table_init(&ttpu_core.insts, settings->instances);
+  if (!status) status = ttpu_programs_init(&ttpu_core.programs, settings->cache.memory_programs);
   if (status) {
     ttpu_inst_table_deinit(&ttpu_core.insts);
     ttpu_cache_free(ttpu_core.cache);
@@ -64,8 +62,14 @@ static ttpu_status_t *init_locked(const char *plugin_path, int device_count) {
 }
 
 ttpu_status_t *ttpu_init(const char *plugin_path, int device_count) {
+  ttpu_settings_t settings;
   ttpu_core_lock();
-  ttpu_status_t *status = init_locked(plugin_path, device_count);
+  ttpu_status_t *status = NULL;
+  if (!ttpu_core.client) {
+    status = ttpu_settings_read(&settings);
+    if (!status) status = init_with(plugin_path, device_count, &settings);
+    ttpu_settings_deinit(&settings);
+  }
   ttpu_core_unlock();
   return status;
 }
