@@ -13,7 +13,7 @@ hlo_t *hlo_create(void) {
   hlo_t *h = ttpu_alloc_zero(1, sizeof *h);
   if (!h) return NULL;
   h->value_count = 1; /* 0 is none */
-  h->floor = 1;
+  h->begin = h->floor = 1;
   return h;
 }
 
@@ -200,12 +200,20 @@ void hlo_set_type(hlo_t *h, hlo_val_t v, ttpu_dtype_e dtype, int rank, const int
   value->dims = copy;
 }
 
-hlo_val_t hlo_resolve(hlo_t *h, const char *op, hlo_val_t v) {
+hlo_val_t hlo_present(hlo_t *h, const char *op, hlo_val_t v) {
   if (h->failed) return 0;
-  if (v <= 0 || v >= h->value_count || !h->values[v].dims) return hlo_fail(h, "%s: an operand is missing", op);
+  return v > 0 && v < h->value_count && h->values[v].dims ? v : hlo_fail(h, "%s: an operand is missing", op);
+}
+
+hlo_val_t hlo_resolve(hlo_t *h, const char *op, hlo_val_t v) {
+  if (!hlo_present(h, op, v)) return 0;
   const hlo_value_t *value = &h->values[v];
+  if (value->is_splat) {
+    if (value->is_closed || v < h->begin) v = hlo_splat(h, value->dtype, value->rank, value->dims, value->bits);
+    if (v && !h->values[v].is_written) hlo_put_splat(h, v);
+    return v;
+  }
   if (!value->is_closed && v >= h->floor) return v;
-  if (value->is_splat) return hlo_splat(h, value->dtype, value->rank, value->dims, value->bits);
   return value->is_closed ? hlo_fail(h, "%s: an operand of a region that has ended", op)
                           : hlo_fail(h, "%s: this region cannot capture a value from outside", op);
 }

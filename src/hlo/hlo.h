@@ -187,8 +187,8 @@ hlo_val_t hlo_convolution(hlo_t *h, hlo_val_t lhs, hlo_val_t rhs, const hlo_conv
 /* Body of a region: gets the block arguments, must fill |results|. Emits with the same |h|. */
 typedef void (*hlo_region_t)(hlo_t *h, void *ctx, const hlo_val_t *args, hlo_val_t *results);
 
-/* One operand, a named StableHLO op as body ("add" "multiply" "maximum" "minimum" "and" "or"). The neutral element is
- * the op's own. The reduced dims are removed. */
+/* One operand, a named StableHLO op as body ("add" "multiply" "maximum" "minimum" "and" "or" "xor"). The neutral element
+ * is the op's own, NaN propagates. The reduced dims are removed. */
 hlo_val_t hlo_reduce(hlo_t *h, const char *op, hlo_val_t x, int count, const int *dims);
 hlo_val_t hlo_reduce_dim(hlo_t *h, const char *op, hlo_val_t x, int dim);
 hlo_val_t hlo_reduce_all(hlo_t *h, const char *op, hlo_val_t x);
@@ -196,7 +196,7 @@ hlo_val_t hlo_reduce_all(hlo_t *h, const char *op, hlo_val_t x);
  * acc0..accN-1, x0..xN-1. */
 void hlo_reduce_n(hlo_t *h, int n, const hlo_val_t *xs, const hlo_val_t *inits, int count, const int *dims,
                   hlo_region_t body, void *ctx, hlo_val_t *results);
-/* Window reduction with a named body and |init| of rank 0; all arrays have x's rank; NULL strides/dilations are ones,
+/* Window reduction with a named body (NaN propagates) and |init| of rank 0; all arrays have x's rank; NULL strides/dilations are ones,
  * NULL pads zeros. */
 hlo_val_t hlo_reduce_window(hlo_t *h, const char *op, hlo_val_t x, hlo_val_t init, const int64_t *window,
                             const int64_t *stride, const int64_t *base_dilation, const int64_t *window_dilation,

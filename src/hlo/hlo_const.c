@@ -10,8 +10,8 @@
 
 /* --- rounding ------------------------------------------------------------------------------------------- */
 
-/* A float format narrower than f32: explicit mantissa bits, least exponent, greatest finite value, and its special
- * patterns. Without infinities an overflow is NaN. */
+/* A float format: explicit mantissa bits, least exponent, greatest finite value, and its special patterns. One without
+ * infinities saturates. */
 typedef struct {
   int mantissa, exponent_min;
   double greatest;
@@ -62,7 +62,7 @@ static double round_to(ttpu_dtype_e dtype, double value) {
     const double rounded = ldexp(rint(ldexp(value, -quantum)), quantum);
     if (fabs(rounded) <= f->greatest) return rounded;
   }
-  return f->infinity ? copysign(INFINITY, value) : NAN;
+  return copysign(f->infinity ? INFINITY : f->greatest, value);
 }
 
 /* What a C cast would do where it is defined; the ends of int64 and 0 for NaN elsewhere. */
@@ -200,15 +200,19 @@ hlo_val_t hlo_splat(hlo_t *h, ttpu_dtype_e dtype, int rank, const int64_t *dims,
   if (h->failed) return 0;
   h->values[v].is_splat = true;
   h->values[v].bits = bits;
+  remember(h, v, bucket);
+  return v;
+}
+
+void hlo_put_splat(hlo_t *h, hlo_val_t v) {
+  h->values[v].is_written = true;
   ttpu_str_t *s = &h->body;
   hlo_put_value(h, s, v);
   hlo_puts(s, " = stablehlo.constant dense<");
-  hlo_put_element(s, dtype, bits);
+  hlo_put_element(s, h->values[v].dtype, h->values[v].bits);
   hlo_puts(s, "> : ");
   hlo_put_type(h, s, v);
   hlo_put(s, "\n", 1);
-  remember(h, v, bucket);
-  return v;
 }
 
 hlo_val_t hlo_const(hlo_t *h, ttpu_dtype_e dtype, double value) {

@@ -65,10 +65,36 @@ static bool check_pair(hlo_t *h, const char *op, hlo_val_t a, hlo_val_t b) {
   return false;
 }
 
+static bool is_number(const hlo_t *h, hlo_val_t v) {
+  double value;
+  memcpy(&value, &hlo_value(h, v)->bits.lo, sizeof value);
+  return hlo_value(h, v)->is_splat && value == value;
+}
+
+/* StableHLO's maximum keeps NaN, but the XLA CPU compiler drops one on the right in elementwise code and any in vector
+ * reductions (xla_cpu_enable_fast_min_max=false mends only the former). So NaN is spelled out: free where memory is the
+ * bound, 1.7 times the time of a reduction in cache. A number on the right keeps the short form, which was measured right. */
+static hlo_val_t extremum(hlo_t *h, bool is_max, hlo_val_t a, hlo_val_t b) {
+  if (is_number(h, a)) {
+    const hlo_val_t swapped = a;
+    a = b;
+    b = swapped;
+  }
+  const hlo_val_t xs[] = {a, b};
+  if (is_number(h, b)) return hlo_line_same(h, is_max ? "maximum" : "minimum", 2, xs);
+  const hlo_val_t wins = hlo_cmp(h, is_max ? "GT" : "LT", a, b);
+  const hlo_val_t keeps = hlo_or(h, wins, hlo_is_nan(h, a));
+  return hlo_select(h, keeps, a, b);
+}
+
 hlo_val_t hlo_bin(hlo_t *h, const char *op, hlo_val_t a, hlo_val_t b) {
   if (!check_pair(h, op, a, b)) return 0;
   hlo_val_t xs[] = {a, b};
   if (!broadcast_all(h, op, 2, xs)) return 0;
+  if (ttpu_dtype_is_float(hlo_dtype(h, a))) {
+    const bool is_max = !strcmp(op, "maximum");
+    if (is_max || !strcmp(op, "minimum")) return extremum(h, is_max, xs[0], xs[1]);
+  }
   if (hlo_dtype(h, a) == TTPU_BOOL) {
     if (!strcmp(op, "maximum") || !strcmp(op, "add")) op = "or";
     if (!strcmp(op, "minimum") || !strcmp(op, "multiply")) op = "and";
@@ -205,6 +231,23 @@ static hlo_val_t convert_line(hlo_t *h, hlo_val_t x, ttpu_dtype_e dtype) {
   return hlo_line(h, "stablehlo", "convert", 1, &x, dtype, hlo_rank(h, x), hlo_dims(h, x));
 }
 
+/* Integers narrower than what the processor converts to are cut from it, so out of range wraps as on CPU PyTorch (XLA's
+ * own conversion saturates). */
+static hlo_val_t from_float(hlo_t *h, hlo_val_t x, ttpu_dtype_e dtype) {
+  const int64_t bytes = ttpu_dtype_bytes(dtype);
+  switch (ttpu_dtype_kind(dtype)) {
+    case 'i': return convert_line(h, bytes < 4 ? convert_line(h, x, TTPU_I32) : x, dtype);
+    case 'u': {
+      const hlo_val_t wrapped = convert_line(h, convert_line(h, x, TTPU_I64), dtype);
+      if (bytes < 8) return wrapped;
+      const hlo_val_t is_signed = hlo_lt(h, x, hlo_like(h, x, 0x1p63));
+      const hlo_val_t direct = convert_line(h, x, dtype);
+      return hlo_select(h, is_signed, wrapped, direct);
+    }
+    default: return convert_line(h, x, dtype);
+  }
+}
+
 hlo_val_t hlo_convert(hlo_t *h, hlo_val_t x, ttpu_dtype_e dtype) {
   const ttpu_dtype_e from = hlo_dtype(h, x);
   if (from == dtype || !check_kind(h, "convert", x)) return h->failed ? 0 : x;
@@ -221,9 +264,12 @@ hlo_val_t hlo_convert(hlo_t *h, hlo_val_t x, ttpu_dtype_e dtype) {
     const hlo_val_t re = hlo_convert(h, x, ttpu_dtype_real(dtype));
     return hlo_complex(h, re, hlo_like(h, re, 0));
   }
-  /* Narrow floats are rounded from float, and negative floats wrap into unsigned types by way of int64, as on CPU. */
   if (to_kind == 'f' && to_bytes < 4 && (from_bytes > 2 || to_bytes == 1)) x = convert_line(h, x, TTPU_F32);
-  if (to_kind == 'u' && from_kind == 'f' && to_bytes < 8) x = convert_line(h, x, TTPU_I64);
+  if (dtype == TTPU_F8E4M3) { /* it has no infinity: PyTorch saturates where XLA makes NaN */
+    x = hlo_min(h, x, hlo_like(h, x, 448));
+    x = hlo_max(h, x, hlo_like(h, x, -448));
+  }
+  if (from_kind == 'f') return from_float(h, x, dtype);
   return convert_line(h, x, dtype);
 }
 

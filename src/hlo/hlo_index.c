@@ -105,7 +105,7 @@ hlo_val_t hlo_scatter(hlo_t *h, const char *op, hlo_val_t operand, hlo_val_t ind
 hlo_val_t hlo_take_along(hlo_t *h, hlo_val_t x, hlo_val_t index, int dim) {
   if (h->failed) return 0;
   const int rank = hlo_rank(h, x);
-  if (!rank && !hlo_rank(h, index)) return hlo_resolve(h, "take_along", x);
+  if (!rank && !hlo_rank(h, index)) return hlo_present(h, "take_along", x);
   dim = hlo_wrap_dim(h, "take_along", dim, rank);
   if (dim < 0) return 0;
   if (hlo_rank(h, index) != rank || !ttpu_dtype_is_int(hlo_dtype(h, index)))

@@ -10,8 +10,9 @@ void hlo_region(hlo_t *h, bool may_capture, bool scalars, int arg_count, const h
   for (int i = 0; i < result_count; i++) results[i] = 0;
   hlo_val_t *args = hlo_scratch(h, (size_t)arg_count * sizeof *args);
   if (!args) return;
-  const hlo_val_t outer_floor = h->floor, begin = h->value_count;
+  const hlo_val_t outer_floor = h->floor, outer_begin = h->begin, begin = h->value_count;
   const int32_t outer_known = h->known_count, outer_known_floor = h->known_floor;
+  h->begin = begin;
   if (!may_capture) h->floor = begin;
   h->known_floor = outer_known;
   h->depth++;
@@ -51,6 +52,7 @@ void hlo_region(hlo_t *h, bool may_capture, bool scalars, int arg_count, const h
   hlo_forget_constants(h, outer_known);
   h->known_floor = outer_known_floor;
   h->floor = outer_floor;
+  h->begin = outer_begin;
   h->depth--;
 }
 
@@ -133,7 +135,6 @@ static const char *named_body(hlo_t *h, const char *op, ttpu_dtype_e dtype, hlo_
     if (!strcmp(op, "add") || !strcmp(op, "maximum")) op = "or";
     if (!strcmp(op, "multiply") || !strcmp(op, "minimum")) op = "and";
   }
-  if (!out_neutral) return op;
   if (!strcmp(op, "add") || !strcmp(op, "or") || !strcmp(op, "xor"))
     *out_neutral = hlo_const_int(h, dtype, 0);
   else if (!strcmp(op, "multiply"))
@@ -149,15 +150,26 @@ static const char *named_body(hlo_t *h, const char *op, ttpu_dtype_e dtype, hlo_
   return op;
 }
 
+static void apply_named(hlo_t *h, void *ctx, const hlo_val_t *args, hlo_val_t *results) {
+  results[0] = hlo_bin(h, ctx, args[0], args[1]);
+}
+
 hlo_val_t hlo_reduce(hlo_t *h, const char *op, hlo_val_t x, int count, const int *dims) {
   if (h->failed) return 0;
-  if (!count) return hlo_resolve(h, "reduce", x);
+  if (!count) return hlo_present(h, "reduce", x);
   hlo_val_t neutral = 0;
   op = named_body(h, op, hlo_dtype(h, x), &neutral);
+  /* The short form has no room for a body that keeps NaN: see hlo_bin. */
+  if (ttpu_dtype_is_float(hlo_dtype(h, x)) && (!strcmp(op, "maximum") || !strcmp(op, "minimum"))) {
+    hlo_val_t result;
+    hlo_reduce_n(h, 1, &x, &neutral, count, dims, apply_named, (void *)op, &result);
+    return result;
+  }
   int sorted[TTPU_MAX_RANK];
   int64_t kept[TTPU_MAX_RANK];
   const int rank = reduced_dims(h, x, count, dims, sorted, kept);
   const hlo_val_t from = hlo_resolve(h, "reduce", x);
+  neutral = hlo_resolve(h, "reduce", neutral);
   const hlo_val_t v = rank < 0 ? 0 : hlo_new_values(h, 1);
   if (v) hlo_set_type(h, v, hlo_dtype(h, x), rank, kept);
   if (h->failed) return 0;
@@ -238,10 +250,6 @@ void hlo_reduce_window_n(hlo_t *h, int n, const hlo_val_t *xs, const hlo_val_t *
   number(h, first, n, results);
 }
 
-static void apply_named(hlo_t *h, void *ctx, const hlo_val_t *args, hlo_val_t *results) {
-  results[0] = hlo_bin(h, ctx, args[0], args[1]);
-}
-
 hlo_val_t hlo_reduce_window(hlo_t *h, const char *op, hlo_val_t x, hlo_val_t init, const int64_t *window,
                             const int64_t *stride, const int64_t *base_dilation, const int64_t *window_dilation,
                             const int64_t *pad_low, const int64_t *pad_high) {
@@ -319,7 +327,7 @@ static void for_body(hlo_t *h, void *ctx, const hlo_val_t *args, hlo_val_t *resu
 
 void hlo_for(hlo_t *h, int64_t trips, int n, const hlo_val_t *init, hlo_region_t body, void *ctx, hlo_val_t *results) {
   if (trips <= 0) {
-    for (int i = 0; i < n; i++) results[i] = hlo_resolve(h, "for", init[i]);
+    for (int i = 0; i < n; i++) results[i] = hlo_present(h, "for", init[i]);
     return;
   }
   for_t loop = {trips, n, body, ctx};

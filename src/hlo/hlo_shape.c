@@ -46,7 +46,7 @@ int64_t hlo_window_size(int64_t size, int64_t base_dilation, int64_t low, int64_
 hlo_val_t hlo_reshape(hlo_t *h, hlo_val_t x, int rank, const int64_t *dims) {
   const hlo_value_t *value = hlo_value(h, x);
   if (h->failed) return 0;
-  if (hlo_same_dims(value->rank, value->dims, rank, dims)) return hlo_resolve(h, "reshape", x);
+  if (hlo_same_dims(value->rank, value->dims, rank, dims)) return hlo_present(h, "reshape", x);
   if (ttpu_dims_numel(rank, dims) != hlo_numel(h, x))
     return hlo_fail(h, "reshape of %s to %s", hlo_describe(h, x).text, hlo_describe_dims(rank, dims).text);
   if (value->is_splat) return hlo_splat(h, value->dtype, rank, dims, value->bits);
@@ -91,7 +91,7 @@ hlo_val_t hlo_transpose(hlo_t *h, hlo_val_t x, const int *permutation) {
     is_identity &= from == i;
     dims[i] = value->dims[from];
   }
-  if (is_identity) return hlo_resolve(h, "transpose", x);
+  if (is_identity) return hlo_present(h, "transpose", x);
   if (value->is_splat) return hlo_splat(h, value->dtype, value->rank, dims, value->bits);
   hlo_attr_array_int(h, "permutation", value->rank, permutation);
   return hlo_line(h, "stablehlo", "transpose", 1, &x, value->dtype, value->rank, dims);
@@ -120,7 +120,7 @@ hlo_val_t hlo_broadcast_in(hlo_t *h, hlo_val_t x, int rank, const int64_t *dims,
     seen |= 1ull << map[i];
     is_identity &= map[i] == i && value->dims[i] == dims[i];
   }
-  if (is_identity) return hlo_resolve(h, "broadcast", x);
+  if (is_identity) return hlo_present(h, "broadcast", x);
   if (value->is_splat) return hlo_splat(h, value->dtype, rank, dims, value->bits);
   hlo_attr_array_int(h, "broadcast_dimensions", value->rank, map);
   return hlo_line(h, "stablehlo", "broadcast_in_dim", 1, &x, value->dtype, rank, dims);
@@ -170,7 +170,7 @@ hlo_val_t hlo_slice(hlo_t *h, hlo_val_t x, const int64_t *start, const int64_t *
     dims[i] = (limit[i] - start[i] + by - 1) / by;
     is_whole &= dims[i] == value->dims[i];
   }
-  if (is_whole) return hlo_resolve(h, "slice", x);
+  if (is_whole) return hlo_present(h, "slice", x);
   if (value->is_splat) return hlo_splat(h, value->dtype, value->rank, dims, value->bits);
   hlo_attr_array(h, "start_indices", value->rank, start);
   hlo_attr_array(h, "limit_indices", value->rank, limit);
@@ -197,7 +197,7 @@ hlo_val_t hlo_concat(hlo_t *h, int count, const hlo_val_t *xs, int dim) {
   const hlo_value_t *first = hlo_value(h, xs[0]);
   dim = hlo_wrap_dim(h, "concatenate", dim, first->rank);
   if (dim < 0) return 0;
-  if (count == 1) return hlo_resolve(h, "concatenate", xs[0]);
+  if (count == 1) return hlo_present(h, "concatenate", xs[0]);
   int64_t dims[TTPU_MAX_RANK];
   memcpy(dims, first->dims, (size_t)first->rank * sizeof *dims);
   for (int i = 1; i < count; i++) {
@@ -226,7 +226,7 @@ hlo_val_t hlo_pad(hlo_t *h, hlo_val_t x, hlo_val_t pad, const int64_t *low, cons
     dims[i] = low[i] + high[i] + (n ? n + (n - 1) * between : 0);
     is_same &= !low[i] && !high[i] && !between;
   }
-  if (is_same) return hlo_resolve(h, "pad", x);
+  if (is_same) return hlo_present(h, "pad", x);
   hlo_attr_array(h, "edge_padding_low", value->rank, low);
   hlo_attr_array(h, "edge_padding_high", value->rank, high);
   hlo_attr_repeat(h, "interior_padding", value->rank, interior, 0);
@@ -250,7 +250,7 @@ hlo_val_t hlo_reverse(hlo_t *h, hlo_val_t x, int count, const int *dims) {
   int wrapped[TTPU_MAX_RANK];
   for (int i = 0; i < count; i++)
     if ((wrapped[i] = hlo_wrap_dim(h, "reverse", dims[i], value->rank)) < 0) return 0;
-  if (!count || value->is_splat) return hlo_resolve(h, "reverse", x);
+  if (!count || value->is_splat) return hlo_present(h, "reverse", x);
   hlo_attr_array_int(h, "dimensions", count, wrapped);
   return hlo_line(h, "stablehlo", "reverse", 1, &x, value->dtype, value->rank, value->dims);
 }
@@ -277,7 +277,7 @@ hlo_val_t hlo_dynamic_slice(hlo_t *h, hlo_val_t x, const hlo_val_t *starts, cons
   if (h->failed) return 0;
   const hlo_value_t *value = hlo_value(h, x);
   const int rank = value->rank;
-  if (!rank) return hlo_resolve(h, "dynamic_slice", x);
+  if (!rank) return hlo_present(h, "dynamic_slice", x);
   for (int i = 0; i < rank; i++)
     if (sizes[i] < 0 || sizes[i] > value->dims[i])
       return hlo_fail(h, "dynamic_slice of %s: size %lld in dimension %d", hlo_describe(h, x).text, (long long)sizes[i], i);
@@ -295,7 +295,7 @@ hlo_val_t hlo_dynamic_update_slice(hlo_t *h, hlo_val_t x, hlo_val_t update, cons
   for (int i = 0; i < rank && fits; i++) fits = part->dims[i] <= value->dims[i];
   if (!fits)
     return hlo_fail(h, "dynamic_update_slice of %s with %s", hlo_describe(h, x).text, hlo_describe(h, update).text);
-  if (!rank) return hlo_resolve(h, "dynamic_update_slice", update);
+  if (!rank) return hlo_present(h, "dynamic_update_slice", update);
   hlo_val_t operands[TTPU_MAX_RANK + 2];
   const int n = with_starts(h, x, update, starts, operands);
   return hlo_line(h, "stablehlo", "dynamic_update_slice", n, operands, hlo_dtype(h, x), rank, hlo_dims(h, x));

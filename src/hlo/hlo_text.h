@@ -25,7 +25,8 @@ typedef struct {
   int32_t rank;
   const int64_t *dims;
   int32_t offset;  /* among the results of its line, which are written %first#offset; -1: the only one */
-  bool is_splat;   /* a constant with one element repeated: can be written again where it is not in reach */
+  bool is_splat;   /* a constant with one element repeated: written at its first use, and again out of its region */
+  bool is_written; /* of a splat */
   bool is_closed;  /* its region has ended */
   hlo_bits_t bits; /* of a splat */
 } hlo_value_t;
@@ -44,6 +45,7 @@ struct hlo {
   hlo_known_t *known;
   int32_t known_count, known_capacity, known_floor;
   int32_t known_heads[HLO_CONST_BUCKETS]; /* index in |known| + 1 */
+  hlo_val_t begin; /* first value of the innermost region */
   hlo_val_t floor; /* values below it cannot be captured here */
   int depth, parameter_count, precision;
   bool failed;
@@ -82,8 +84,11 @@ static inline const hlo_value_t *hlo_value(const hlo_t *h, hlo_val_t v) {
 /* |count| results of one line, numbered in a row; types are set later. 0 on failure. */
 hlo_val_t hlo_new_values(hlo_t *h, int count);
 void hlo_set_type(hlo_t *h, hlo_val_t v, ttpu_dtype_e dtype, int rank, const int64_t *dims);
-/* |v| as it can be named here: a constant out of reach is written again, anything else out of reach is a failure. */
+/* |v| as it can be named here, for a line that is written next: a splat of another region is written again, anything
+ * else out of reach is a failure. */
 hlo_val_t hlo_resolve(hlo_t *h, const char *op, hlo_val_t v);
+/* |v| itself, for an operation that changes nothing; a failure when there is no such value. */
+hlo_val_t hlo_present(hlo_t *h, const char *op, hlo_val_t v);
 /* Scratch that lives as long as the module; latches a failure and gives NULL when memory is out. */
 void *hlo_scratch(hlo_t *h, size_t bytes);
 /* "float32[2, 3]" for messages. */
@@ -118,7 +123,9 @@ void hlo_attr_begin(hlo_t *h, const char *name);
 
 /* --- constants --- */
 
+/* The line of a splat is written when it is resolved: most scalars only ever become splats of another shape. */
 hlo_val_t hlo_splat(hlo_t *h, ttpu_dtype_e dtype, int rank, const int64_t *dims, hlo_bits_t bits);
+void hlo_put_splat(hlo_t *h, hlo_val_t v);
 void hlo_forget_constants(hlo_t *h, int32_t count); /* back to the first |count| known */
 
 /* --- shapes --- */
