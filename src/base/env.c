@@ -20,7 +20,7 @@ const ttpu_env_row_t ttpu_env_rows[TTPU_ENV_COUNT] = {
 
 /* --- values ---------------------------------------------------------------------------------------------------- */
 
-/* Reads decimal digits and, if |suffixes|, one of K, M, G, T. Returns the end, or NULL: no number, or above INT64_MAX. */
+/* Reads decimal digits and, if |suffixes|, one of K, M, G, T. Returns the end; NULL: no number, or too large. */
 static const char *read_number(const char *text, bool suffixes, int64_t *out_value) {
   int64_t value = 0;
   const char *p = text;

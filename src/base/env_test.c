@@ -82,7 +82,8 @@ TEST(numbers) {
   static const char *const bad[] = {"",   " ",   "0",    "1025", "-1",  "+1",  "1.5", "1k",  "0x10", "1 ",
                                     " 1", "one", "1\n",  "99999999999999999999", "18446744073709551617"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) CHECK_INT(parsed(TTPU_ENV_CPU_DEVICES, bad[i]), -1);
-  static const char *const bad_bytes[] = {"", "K", "1 ", "1 K", "1KB", "1KK", "65T", "9223372036854775807T", "1P", "-1"};
+  static const char *const bad_bytes[] = {"", "K", "1 ", "1 K", "1KB", "1KK", "65T",
+                                          "9223372036854775807T", "1P", "-1"};
   for (size_t i = 0; i < sizeof bad_bytes / sizeof *bad_bytes; i++)
     CHECK_INT(parsed(TTPU_ENV_CACHE_BYTES, bad_bytes[i]), -1);
 }

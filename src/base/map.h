@@ -20,7 +20,7 @@ void *ttpu_map_find(const ttpu_map_t *map, ttpu_hash_t key);
 TTPU_MUST_USE ttpu_status_t *ttpu_map_put(ttpu_map_t *map, ttpu_hash_t key, void *value);
 /* Takes |key| out and returns its value; NULL when absent. Never fails. */
 void *ttpu_map_remove(ttpu_map_t *map, ttpu_hash_t key);
-/* Walks in no order: start with *cursor = 0, false at the end. The map must not change meanwhile. Results may be NULL. */
+/* Walks in no order from *cursor = 0 on; false at the end. The map must not change meanwhile. Results may be NULL. */
 bool ttpu_map_next(const ttpu_map_t *map, size_t *cursor, ttpu_hash_t *out_key, void **out_value);
 void ttpu_map_deinit(ttpu_map_t *map);
 

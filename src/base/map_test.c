@@ -14,7 +14,9 @@ static uint64_t next_random(void) {
 }
 
 /* Few distinct low parts: long probe sequences that wrap around the end of the table. */
-static ttpu_hash_t colliding_key(int i) { return (ttpu_hash_t){(uint64_t)(i % 7) * 0x1111111111111111u - 3, (uint64_t)i}; }
+static ttpu_hash_t colliding_key(int i) {
+  return (ttpu_hash_t){(uint64_t)(i % 7) * 0x1111111111111111u - 3, (uint64_t)i};
+}
 static ttpu_hash_t mixed_key(int i) { return (ttpu_hash_t){ttpu_hash_mix((uint64_t)i), (uint64_t)i}; }
 
 static void against_array(ttpu_hash_t (*key)(int), int rounds) {

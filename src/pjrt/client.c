@@ -180,6 +180,7 @@ void ttpu_client_shutdown(ttpu_client_t *client) {
 /* --- questions ---------------------------------------------------------------------------------------------- */
 
 int ttpu_client_device_count(const ttpu_client_t *client) { return client->device_count; }
+const char *ttpu_client_plugin_path(const ttpu_client_t *client) { return client->plugin->path; }
 const char *ttpu_client_platform(const ttpu_client_t *client) { return client->platform; }
 const char *ttpu_client_platform_version(const ttpu_client_t *client) { return client->platform_version; }
 const ttpu_platform_t *ttpu_client_traits(const ttpu_client_t *client) { return &client->traits; }

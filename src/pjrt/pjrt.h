@@ -31,6 +31,7 @@ void ttpu_client_release(ttpu_client_t *client);
  * while the plugin's threads work aborts now and then.) No other thread may use the client meanwhile. */
 void ttpu_client_shutdown(ttpu_client_t *client);
 int ttpu_client_device_count(const ttpu_client_t *client); /* addressable */
+const char *ttpu_client_plugin_path(const ttpu_client_t *client);
 const char *ttpu_client_platform(const ttpu_client_t *client);         /* "cpu", "tpu" */
 const char *ttpu_client_platform_version(const ttpu_client_t *client);
 const char *ttpu_client_device_kind(const ttpu_client_t *client, int device);
