@@ -788,7 +788,8 @@ void register_boxed() {
   const auto add = [&](Overload o, const c10::OperatorHandle &op) {
     const auto &name = op.operator_name();
     const std::string full = name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
-    if (loses_autograd(op) || !taken.insert(full).second) return;
+    // an operator of tensor.cpp or dynamic.cpp has its kernel already
+    if (loses_autograd(op) || op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1) || !taken.insert(full).second) return;
     library->impl(full.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Boxed>(std::move(o))));
     registered_overloads().push_back(full);
   };

@@ -24,8 +24,8 @@ TTPU_API const char *ttpu_shim_register(void) {
     c10::SetAllocator(ttpu::kTpu, ttpu::allocator());
     ttpu::register_generator();
     ttpu::register_tensor();
-    ttpu::register_boxed();
     ttpu::register_dynamic();
+    ttpu::register_boxed();
     ttpu::register_fallback();
     ttpu::register_autocast();
     done = true;
