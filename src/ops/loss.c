@@ -73,7 +73,7 @@ void op_emit_binary_cross_entropy(hlo_t *h, const op_call_t *c) {
 void op_emit_binary_cross_entropy_backward(hlo_t *h, const op_call_t *c) {
   const ttpu_dtype_e type = pair_type(c, 1, 2);
   const hlo_val_t x = op_tensor_as(h, c, 1, type), t = op_tensor_as(h, c, 2, type);
-  const hlo_val_t spread = hlo_mul(h, nn_from(h, 1, x), x), floor = hlo_max(h, spread, hlo_like(h, spread, 1e-12));
+  const hlo_val_t spread = hlo_mul(h, nn_from(h, 1, x), x), floor = hlo_max(h, spread, hlo_like(h, spread, (double)1e-12f));
   hlo_val_t g = hlo_div(h, hlo_sub(h, x, t), floor);
   if (op_has(c, 3)) g = hlo_mul(h, g, op_tensor_as(h, c, 3, type));
   ret_gradient(h, c, g, op_int(c, 4, NN_MEAN));
