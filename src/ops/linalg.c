@@ -607,9 +607,9 @@ EMIT(linalg_slogdet) {
 
 /* --- the matrix exponential --------------------------------------------------------------------------- */
 
-/* Scaling and squaring: e^A = (e^(A / 2^s))^(2^s) with s such that the 1-norm of A / 2^s is below |reach|, where the Taylor
- * polynomial of degree 18 is exact to f64 rounding. The polynomial is summed by powers of A^3: five products and two. */
-static const double reach = 1.0;
+/* Scaling and squaring: e^A = (e^(A / 2^s))^(2^s) with s such that the Taylor polynomial of degree 18 is exact to rounding
+ * at the 1-norm of A / 2^s: below 3 in f32 and below 1 in f64. Squaring doubles rounding errors, so no more of it than
+ * needed. The polynomial is summed by powers of A^3: five products and two. */
 enum { TAYLOR_DEGREE = 18, TAYLOR_BLOCK = 3 };
 enum { POWER, LEFT, SQUARE_CARRIED };
 
@@ -656,7 +656,7 @@ EMIT(linalg_matrix_exp) {
   const hlo_val_t size = hlo_abs(h, a);
   const hlo_val_t sums = hlo_reduce_dim(h, "add", size, 1);
   const hlo_val_t norm = hlo_reduce_dim(h, "maximum", sums, 1);
-  const hlo_val_t relative = map_mul_k(h, norm, 1 / reach);
+  const hlo_val_t relative = map_mul_k(h, norm, ttpu_dtype_real(t) == TTPU_F64 ? 1 : 1.0 / 3);
   const hlo_val_t not_less = map_max_k(h, relative, 1);
   const hlo_val_t log = hlo_log(h, not_less);
   const hlo_val_t halvings = map_mul_k(h, log, 1 / M_LN2);

@@ -228,17 +228,17 @@ static hlo_val_t count_bins(hlo_t *h, hlo_val_t bin, hlo_val_t weights, int64_t 
   return hlo_scatter(h, "add", counters, at, updates, &s);
 }
 
-/* Equal limits mean those of the data; equal data widen them by one on each side. */
-static void limits_of(hlo_t *h, hlo_val_t x, hlo_val_t *low, hlo_val_t *high) {
+/* Equal limits mean those of the data; equal data widen them by |margin| on each side. */
+static void limits_of(hlo_t *h, hlo_val_t x, double margin, hlo_val_t *low, hlo_val_t *high) {
   const hlo_val_t unset = hlo_eq(h, *low, *high);
   if (hlo_numel(h, x) > 0) {
     const hlo_val_t least = hlo_reduce_all(h, "minimum", x), greatest = hlo_reduce_all(h, "maximum", x);
     *low = hlo_select(h, unset, least, *low);
     *high = hlo_select(h, unset, greatest, *high);
   }
-  const hlo_val_t one = hlo_like(h, *low, 1);
+  const hlo_val_t more = hlo_like(h, *low, margin);
   const hlo_val_t equal = hlo_eq(h, *low, *high);
-  const hlo_val_t below = hlo_sub(h, *low, one), above = hlo_add(h, *high, one);
+  const hlo_val_t below = hlo_sub(h, *low, more), above = hlo_add(h, *high, more);
   *low = hlo_select(h, equal, below, *low);
   *high = hlo_select(h, equal, above, *high);
 }
@@ -267,7 +267,7 @@ EMIT(histc) {
   if (hlo_failed(h)) return;
   const int64_t bins = op_int(c, 1, 100);
   const hlo_val_t x = hlo_flatten(h, raw);
-  limits_of(h, x, &low, &high);
+  limits_of(h, x, 1, &low, &high);
   const hlo_val_t bin = linear_bin(h, x, low, high, bins);
   const hlo_val_t counts = count_bins(h, bin, 0, bins, t);
   op_ret(h, c, 0, counts);
@@ -287,7 +287,7 @@ EMIT(histogram) {
     const double *range;
     const bool has_range = op_doubles(c, 2, &range) == 2;
     hlo_val_t low = hlo_const(h, t, has_range ? range[0] : 0), high = hlo_const(h, t, has_range ? range[1] : 0);
-    limits_of(h, x, &low, &high);
+    limits_of(h, x, 0.5, &low, &high);
     const int64_t bins = op_int(c, 1, 100), edge_count = bins + 1;
     const hlo_val_t i = hlo_iota(h, t, 1, &edge_count, 0), whole = hlo_const(h, t, (double)bins);
     const hlo_val_t half = hlo_const(h, t, (double)(edge_count / 2));
