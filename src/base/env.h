@@ -48,7 +48,7 @@ TTPU_MUST_USE ttpu_status_t *ttpu_env_check(void);
  * the end. TORCHTPU_TEST_* belongs to the tests. */
 const char *ttpu_env_unknown(int n);
 
-/* What |text| means for |variable|: a number, a flag as 0 or 1, the position of a choice; 0 for TEXT. A pure function. */
+/* What |text| means for |variable|: a number, 0 or 1, the position of a choice; 0 for TEXT. A pure function. */
 TTPU_MUST_USE ttpu_status_t *ttpu_env_parse(ttpu_env_e variable, const char *text, int64_t *out_value);
 
 /* A variable of somebody else's that we honour (XLA_FLAGS, TPU_LIBRARY_PATH); "" when unset. */

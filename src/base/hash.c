@@ -1,6 +1,8 @@
 /* hash.c: see hash.h. */
 #include "base/hash.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 ttpu_hash_t ttpu_hash_bytes(const void *data, size_t size) {
@@ -15,4 +17,8 @@ ttpu_hash_t ttpu_hash_bytes(const void *data, size_t size) {
   memcpy(&tail, p, size);
   h = ttpu_hash_fold(h, tail);
   return (ttpu_hash_t){ttpu_hash_mix(h.lo), ttpu_hash_mix(h.hi ^ h.lo)};
+}
+
+void ttpu_hash_hex(ttpu_hash_t hash, char out_text[TTPU_HASH_HEX]) {
+  snprintf(out_text, TTPU_HASH_HEX, "%016" PRIx64 "%016" PRIx64, hash.hi, hash.lo);
 }

@@ -36,6 +36,10 @@ static inline ttpu_hash_t ttpu_hash_words(const uint64_t *words, size_t count) {
 
 ttpu_hash_t ttpu_hash_bytes(const void *data, size_t size);
 
+/* 32 hexadecimal digits and a NUL. */
+enum { TTPU_HASH_HEX = 33 };
+void ttpu_hash_hex(ttpu_hash_t hash, char out_text[TTPU_HASH_HEX]);
+
 static inline bool ttpu_hash_equal(ttpu_hash_t a, ttpu_hash_t b) { return a.lo == b.lo && a.hi == b.hi; }
 
 #endif /* TTPU_BASE_HASH_H_ */

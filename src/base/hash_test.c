@@ -24,6 +24,12 @@ TEST(fixed_values) {
   CHECK(c.lo == 0xf8cd04032d391d56u && c.hi == 0x11bc65954d78c7e0u);
 }
 
+TEST(as_text) {
+  char text[TTPU_HASH_HEX];
+  ttpu_hash_hex((ttpu_hash_t){0x0123456789abcdef, 0x1}, text);
+  CHECK_STR(text, "00000000000000010123456789abcdef");
+}
+
 TEST(length_counts) {
   char zeros[64] = {0};
   ttpu_hash_t hashes[65];
@@ -70,6 +76,7 @@ TEST(every_bit_matters) {
 
 int main(void) {
   RUN(fixed_values);
+  RUN(as_text);
   RUN(length_counts);
   RUN(small_numbers_scatter);
   RUN(every_bit_matters);

@@ -157,8 +157,8 @@ static void store(ttpu_cache_t *cache, const request_t *request, ttpu_executable
 
 /* Overwrites a file of the same key: the same program. A failure is only logged; dumps are for people who look. */
 static void dump(const ttpu_cache_t *cache, ttpu_hash_t key, const char *text, size_t size) {
-  char hex[TTPU_KEY_HEX];
-  ttpu_key_hex(key, hex);
+  char hex[TTPU_HASH_HEX];
+  ttpu_hash_hex(key, hex);
   ttpu_str_t path = {0};
   ttpu_str_printf(&path, "%s/%s.mlir", cache->dump_folder, hex);
   if (!path.failed) {
@@ -183,7 +183,7 @@ static ttpu_status_t *compile(ttpu_cache_t *cache, const request_t *request, ttp
   pthread_mutex_lock(&cache->lock);
   ttpu_cache_compile_t *entry = &cache->history[cache->compiles++ % HISTORY];
   cache->compile_ns += spent;
-  ttpu_key_hex(request->key, entry->key);
+  ttpu_hash_hex(request->key, entry->key);
   entry->milliseconds = (double)spent / 1e6;
   snprintf(entry->why, sizeof entry->why, "%s", request->why);
   TTPU_LOG(DEBUG, "cache: compiled %s in %.1f ms: %s", entry->key, entry->milliseconds, entry->why);

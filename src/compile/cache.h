@@ -42,8 +42,8 @@ TTPU_MUST_USE ttpu_status_t *ttpu_cache_get(ttpu_cache_t *cache, ttpu_hash_t key
                                             ttpu_tier_e *out_tier);
 
 /* Small named records beside the programs (which parameters of a skeleton are runtime inputs): atomic replace,
- * checksum. load: NOT_FOUND when absent, foreign or corrupt; |*out_data| is from ttpu_alloc. Without a disk tier nothing is kept;
- * a note that could not be written is counted, not a failure. */
+ * checksum. load: NOT_FOUND when absent, foreign or corrupt; |*out_data| is from ttpu_alloc. Without a disk tier
+ * nothing is kept; a note that could not be written is counted, not a failure. */
 TTPU_MUST_USE ttpu_status_t *ttpu_cache_note_store(ttpu_cache_t *cache, ttpu_hash_t key, const void *data, size_t size);
 TTPU_MUST_USE ttpu_status_t *ttpu_cache_note_load(ttpu_cache_t *cache, ttpu_hash_t key, void **out_data,
                                                   size_t *out_size);

@@ -21,7 +21,6 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "compile/key.h"
 
 enum {
   NAME = 64,
@@ -50,8 +49,8 @@ static int64_t now_ns(void) {
 static void sleep_ms(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
 
 static void name_file(char out_name[NAME], ttpu_hash_t key, const char *ending) {
-  char hex[TTPU_KEY_HEX];
-  ttpu_key_hex(key, hex);
+  char hex[TTPU_HASH_HEX];
+  ttpu_hash_hex(key, hex);
   snprintf(out_name, NAME, "%s.%s", hex, ending);
 }
 
@@ -95,10 +94,10 @@ static void open_folder(ttpu_disk_t *disk, const char *path) {
   if (fd < 0 || fstat(fd, &info)) {
     set_status(disk, "cannot open the folder %.100s: %s", path, strerror(errno));
   } else if (!disk->trust && info.st_uid != geteuid()) {
-    set_status(disk, "%.100s belongs to user %u, not to %u; TORCHTPU_CACHE_TRUST=1 uses it all the same", path,
+    set_status(disk, "%.100s belongs to user %u, not to %u; TORCHTPU_CACHE_TRUST=1 uses it anyway", path,
                (unsigned)info.st_uid, (unsigned)geteuid());
   } else if (!disk->trust && info.st_mode & (S_IWGRP | S_IWOTH)) {
-    set_status(disk, "other users can write to %.100s (mend it by chmod go-w); TORCHTPU_CACHE_TRUST=1 uses it all the same",
+    set_status(disk, "other users can write to %.100s (chmod go-w mends it); TORCHTPU_CACHE_TRUST=1 uses it anyway",
                path);
   } else {
     disk->folder = fd;
@@ -230,8 +229,8 @@ static bool fail_write(ttpu_disk_t *disk, const char *what, const char *name, in
 /* A name nobody else has: O_EXCL finds the one case in which two machines on one folder drew the same. */
 static int create_temporary(ttpu_disk_t *disk, ttpu_hash_t key, char out_name[NAME]) {
   static _Atomic uint64_t counter;
-  char hex[TTPU_KEY_HEX];
-  ttpu_key_hex(key, hex);
+  char hex[TTPU_HASH_HEX];
+  ttpu_hash_hex(key, hex);
   const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
   int fd = -1;
   for (int i = 0; i < 16 && fd < 0; i++) {

@@ -2,8 +2,6 @@
 #include "compile/key.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -48,8 +46,4 @@ ttpu_hash_t ttpu_key_salt(ttpu_client_t *client, int device) {
   hash = add_text(hash, ttpu_env_foreign("XLA_FLAGS"));
   hash = add_text(hash, ttpu_env_foreign("LIBTPU_INIT_ARGS"));
   return ttpu_key_join(hash, ttpu_key_library(ttpu_client_plugin_path(client)));
-}
-
-void ttpu_key_hex(ttpu_hash_t key, char out_text[TTPU_KEY_HEX]) {
-  snprintf(out_text, TTPU_KEY_HEX, "%016" PRIx64 "%016" PRIx64, key.hi, key.lo);
 }

@@ -18,8 +18,4 @@ static inline ttpu_hash_t ttpu_key_join(ttpu_hash_t a, ttpu_hash_t b) {
   return ttpu_hash_words(words, 4);
 }
 
-enum { TTPU_KEY_HEX = 33 };
-/* 32 hexadecimal digits and a NUL. */
-void ttpu_key_hex(ttpu_hash_t key, char out_text[TTPU_KEY_HEX]);
-
 #endif /* TTPU_COMPILE_KEY_H_ */
