@@ -114,7 +114,9 @@ static ttpu_executable_t *load(ttpu_cache_t *cache, const request_t *request, bo
       ttpu_executable_load(cache->client, request->device, file.payload, file.payload_size, &executable);
   ttpu_free(data);
   if (status) {
-    if (!again) ttpu_disk_reject(cache->disk, request->key, ttpu_status_message(status));
+    /* Want of memory is not the file's fault. */
+    if (!again && ttpu_status_code(status) != TTPU_RESOURCE_EXHAUSTED)
+      ttpu_disk_reject(cache->disk, request->key, ttpu_status_message(status));
     ttpu_status_free(status);
     return NULL;
   }
