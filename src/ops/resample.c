@@ -129,6 +129,14 @@ static ttpu_linmap_t *line_map(const op_call_t *c, const line_t *l) {
   return is_mode(c, "cubic") ? cubic_map(l) : nearest_map(l);
 }
 
+/* Integer images are interpolated in f32; each dimension's result is rounded to the nearest value that fits. */
+static hlo_val_t to_image(hlo_t *h, hlo_val_t x, ttpu_dtype_e dtype) {
+  if (!ttpu_dtype_is_int(dtype) || !ttpu_dtype_is_float(hlo_dtype(h, x))) return x;
+  const hlo_val_t low = hlo_convert(h, hlo_lowest(h, dtype), hlo_dtype(h, x)), high = hlo_convert(h, hlo_highest(h, dtype), hlo_dtype(h, x));
+  const hlo_val_t whole = hlo_max(h, hlo_floor(h, nn_plus(h, x, 0.5)), low);
+  return hlo_min(h, whole, high);
+}
+
 /* Maps the spatial dimensions of |x| from |in| to |out|, or back. |first|: number of the align_corners or scale argument. */
 static hlo_val_t interpolate(hlo_t *h, const op_call_t *c, hlo_val_t x, int first, const int64_t *in, const int64_t *out, bool back) {
   const int n = spatial_of(c), rank = hlo_rank(h, x);
@@ -138,18 +146,11 @@ static hlo_val_t interpolate(hlo_t *h, const op_call_t *c, hlo_val_t x, int firs
                       .align = has_align && op_bool(c, first, false), .exact = is_mode(c, "exact"),
                       .wide = hlo_dtype(h, x) == TTPU_F64};
     ttpu_linmap_t *map = line_map(c, &l);
-    x = back ? ttpu_linmap_apply_back(h, map, x, rank - n + d) : ttpu_linmap_apply(h, map, x, rank - n + d);
+    const int dim = rank - n + d;
+    x = back ? ttpu_linmap_apply_back(h, map, x, dim) : to_image(h, ttpu_linmap_apply(h, map, x, dim), op_result_dtype(c, 0));
     ttpu_linmap_free(map);
   }
   return x;
-}
-
-/* Integer images are interpolated in f32 and rounded to the nearest value that fits. */
-static hlo_val_t to_image(hlo_t *h, hlo_val_t x, ttpu_dtype_e dtype) {
-  if (!ttpu_dtype_is_int(dtype) || !ttpu_dtype_is_float(hlo_dtype(h, x))) return x;
-  const hlo_val_t low = hlo_convert(h, hlo_lowest(h, dtype), hlo_dtype(h, x)), high = hlo_convert(h, hlo_highest(h, dtype), hlo_dtype(h, x));
-  const hlo_val_t whole = hlo_max(h, hlo_floor(h, nn_plus(h, x, 0.5)), low);
-  return hlo_min(h, whole, high);
 }
 
 /* self, output_size, [align_corners], scales... */
@@ -159,8 +160,7 @@ void op_emit_upsample(hlo_t *h, const op_call_t *c) {
   const bool moves_only = is_mode(c, "nearest") || is_mode(c, "exact");
   if (!moves_only) x = ttpu_dtype_is_int(hlo_dtype(h, x)) ? hlo_convert(h, x, TTPU_F32) : nn_up(h, x);
   const int n = spatial_of(c), rank = hlo_rank(h, x);
-  const hlo_val_t y = interpolate(h, c, x, 2, hlo_dims(h, x) + rank - n, op_result_dims(c, 0) + rank - n, false);
-  op_ret(h, c, 0, to_image(h, y, op_result_dtype(c, 0)));
+  op_ret(h, c, 0, interpolate(h, c, x, 2, hlo_dims(h, x) + rank - n, op_result_dims(c, 0) + rank - n, false));
 }
 
 /* grad_output, output_size, input_size, [align_corners], scales... */
