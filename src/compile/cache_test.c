@@ -1,4 +1,4 @@
-/* cache_test.c: the whole cache over a stub compiler: tiers, keys, mending, notes, and processes that share a folder. */
+/* cache_test.c: the whole cache over a stub compiler: tiers, keys, mending, notes, processes that share a folder. */
 #include "compile/cache.h"
 
 #include <fcntl.h>

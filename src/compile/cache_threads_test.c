@@ -40,8 +40,8 @@ static ttpu_executable_t *get(int i) {
   ttpu_tier_e tier;
   char expected[32];
   snprintf(expected, sizeof expected, "program %d", i);
-  ttpu_status_t *status = ttpu_cache_get(cache, ttpu_hash_words((uint64_t[]){(uint64_t)i}, 1), i & 1, "x", emit, &program,
-                                         &executable, &tier);
+  const ttpu_hash_t key = ttpu_hash_words((uint64_t[]){(uint64_t)i}, 1);
+  ttpu_status_t *status = ttpu_cache_get(cache, key, i & 1, "x", emit, &program, &executable, &tier);
   if (status) {
     failures++;
     wrong += executable != NULL || !strstr(ttpu_status_message(status), "stumbled");

@@ -161,7 +161,11 @@ static void header_only(const char *path) { CHECK_INT(truncate(path, TTPU_FILE_H
 static void cut(const char *path) { CHECK_INT(truncate(path, SIZE), 0); }
 static void longer(const char *path) { CHECK_INT(truncate(path, 2 * SIZE), 0); }
 static void larger_than_the_cache(const char *path) { CHECK_INT(truncate(path, 1ll << 40), 0); }
-static void garbage(const char *path) { overwrite(path, "#!/bin/sh\necho this is no cache file at all, but longer than a header\n", 70); }
+static void garbage(const char *path) {
+  char text[SIZE];
+  memset(text, '#', sizeof text);
+  overwrite(path, text, sizeof text);
+}
 static void flip(const char *path, off_t at) {
   const int fd = open(path, O_RDWR);
   char c;
