@@ -16,7 +16,8 @@ void check(ttpu_status_t *status) {
     case 8: TORCH_CHECK_WITH(OutOfMemoryError, false, "tpu: ", text);
     case 11: TORCH_CHECK_INDEX(false, text);
     case 12: TORCH_CHECK_NOT_IMPLEMENTED(false, text);
-    default: TORCH_CHECK(false, text);
+    case 3: TORCH_CHECK(false, text);
+    default: throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, code, text);
   }
 }
 
@@ -61,7 +62,18 @@ c10::Storage make_storage(ttpu_storage_t *storage) {
 at::Tensor adopt(ttpu_storage_t *storage, at::ScalarType type, at::IntArrayRef sizes, at::IntArrayRef strides, int) {
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(
       make_storage(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(type));
-  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  auto *impl = tensor.unsafeGetTensorImpl();
+  // the contiguous form computes flags instead of asking for them, and is what nearly every result is
+  int64_t expected = 1;
+  bool contiguous = true;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    contiguous &= strides[i] == expected;
+    expected *= std::max<int64_t>(sizes[i], 1);
+  }
+  if (contiguous)
+    impl->set_sizes_contiguous(sizes);
+  else
+    impl->set_sizes_and_strides(sizes, strides);
   return tensor;
 }
 

@@ -198,6 +198,17 @@ at::Scalar local_scalar_dense(const Tensor &self) {
   return to_host(self).item();
 }
 
+// Whether `self.data = from` may turn one into the other. Between the CPU and the device it may, as for CUDA: so
+// module.to("tpu") changes parameters in place, and ties, optimizers and weak references to them stay right.
+bool has_compatible_shallow_copy_type(const Tensor &self, const Tensor &from) {
+  const auto plain = [](const Tensor &t) {
+    return (t.is_cpu() || t.device().type() == kTpu) && t.layout() == at::kStrided && !t.is_quantized() &&
+           !t.key_set().has_any(c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::FuncTorchBatched,
+                                                     c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Functionalize}));
+  };
+  return plain(self) && plain(from);
+}
+
 Tensor view_as_real(const Tensor &self) { return at::native::view_as_real(self); }
 Tensor view_as_complex(const Tensor &self) { return at::native::view_as_complex(self); }
 
@@ -235,6 +246,7 @@ void register_tensor() {
   library->impl("_copy_from", TORCH_FN(copy_from));
   library->impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   library->impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
+  library->impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
   library->impl("view_as_real", TORCH_FN(view_as_real));
   library->impl("view_as_complex", TORCH_FN(view_as_complex));
   library->impl("_efficientzerotensor", TORCH_FN(efficientzerotensor));

@@ -243,17 +243,22 @@ class Stream(torch.Stream):
         return f"<torch.tpu.Stream device=tpu:{self.device_index} id={self.stream_id}>"
 
 
-class Event(torch.Event):
-    """A mark in the work of a device. Recording one starts what is pending; one with timing also waits for it."""
+class _EventType(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Event) and instance.device.type == "tpu"
+
+
+class Event(metaclass=_EventType):
+    """A mark in the work of a device. Recording one starts what is pending; one with timing also waits for it.
+
+    Makes a ``torch.Event`` of the tpu device, not an object of a class of its own: PyTorch's streams take no subclass.
+    """
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):
         _load.initialize()
         if interprocess:
             raise NotImplementedError("events of the tpu device cannot be shared between processes")
-        return super().__new__(cls, torch.device("tpu"), enable_timing=enable_timing, blocking=blocking)
-
-    def __repr__(self) -> str:
-        return f"<torch.tpu.Event {self.event_id:#x}>"
+        return torch.Event("tpu", enable_timing=enable_timing, blocking=blocking)
 
 
 def _ours(stream: torch.Stream) -> Stream:

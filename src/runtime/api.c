@@ -25,6 +25,13 @@ static void drop_buffer(const ttpu_value_t *value) {
   ttpu_buffer_release(value->buffer);
 }
 
+/* In a forked child: another thread of the parent may have held the lock. */
+static void after_fork(void) {
+  atomic_store(&ttpu_core.end, TTPU_FORKED);
+  const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+  memcpy(&ttpu_core.lock, &fresh, sizeof fresh);
+}
+
 static ttpu_status_t *init_with(const char *plugin_path, int device_count, ttpu_settings_t *settings) {
   if (device_count <= 0) device_count = settings->cpu_devices;
   settings->cache.folder = settings->cache_folder;
@@ -57,12 +64,14 @@ static ttpu_status_t *init_with(const char *plugin_path, int device_count, ttpu_
     ttpu_core.devices[i].index = i;
     ttpu_graph_init(&ttpu_core.devices[i].graph);
   }
+  pthread_atfork(NULL, NULL, after_fork);
   ttpu_core.client = client;
   return NULL;
 }
 
 ttpu_status_t *ttpu_init(const char *plugin_path, int device_count) {
   ttpu_settings_t settings;
+  TTPU_TRY(ttpu_core_check());
   ttpu_core_lock();
   ttpu_status_t *status = NULL;
   if (!ttpu_core.client) {
@@ -79,6 +88,7 @@ bool ttpu_is_initialized(void) { return ttpu_core.client != NULL; }
 /* Tensors that Python still holds at exit keep their buffer objects; the client's shutdown waits for running work and
  * takes the device memory and programs away from under them, in an order the plugin survives. Pending work is dropped. */
 void ttpu_shutdown(void) {
+  if (atomic_load(&ttpu_core.end) != TTPU_ALIVE) return;
   ttpu_core_lock();
   if (ttpu_core.client) {
     ttpu_storage_drain();
@@ -86,7 +96,8 @@ void ttpu_shutdown(void) {
     ttpu_cache_free(ttpu_core.cache);
     ttpu_core.cache = NULL;
     ttpu_client_shutdown(ttpu_core.client);
-    ttpu_core.device_count = 0; /* whatever still arrives is refused */
+    atomic_store(&ttpu_core.end, TTPU_ENDED); /* whatever still arrives is refused */
+    ttpu_core.device_count = 0;
   }
   ttpu_core_unlock();
 }
@@ -124,6 +135,7 @@ static ttpu_status_t *flush_locked(int device) {
 }
 
 ttpu_status_t *ttpu_flush(int device) {
+  TTPU_TRY(ttpu_core_check());
   TTPU_TRY(check_device(device));
   ttpu_core_lock();
   ttpu_status_t *status = flush_locked(device);
@@ -132,6 +144,7 @@ ttpu_status_t *ttpu_flush(int device) {
 }
 
 ttpu_status_t *ttpu_synchronize(int device) {
+  TTPU_TRY(ttpu_core_check());
   TTPU_TRY(check_device(device));
   ttpu_core_lock();
   ttpu_status_t *first = flush_locked(device);
@@ -142,6 +155,10 @@ ttpu_status_t *ttpu_synchronize(int device) {
     ttpu_core_unlock();
     ttpu_status_t *status = ttpu_buffer_await(last->buffer);
     ttpu_core_lock();
+    if (ttpu_core.devices[i].last == last) { /* done: nothing more to wait for, so its memory may go */
+      ttpu_core.devices[i].last = NULL;
+      ttpu_value_release(&ttpu_core.values, last);
+    }
     ttpu_value_release(&ttpu_core.values, last);
     if (first)
       ttpu_status_free(status);

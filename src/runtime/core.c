@@ -9,6 +9,13 @@
 
 ttpu_core_t ttpu_core = {.lock = PTHREAD_MUTEX_INITIALIZER, .mode = TTPU_MODE_STRICT, .precision = 2};
 
+ttpu_status_t *ttpu_core_end_status(void) {
+  if (atomic_load(&ttpu_core.end) == TTPU_FORKED)
+    return TTPU_ERROR(FAILED_PRECONDITION, "Cannot use tpu in a forked subprocess: its parent had started the device. To "
+                      "use tpu with multiprocessing, you must use the 'spawn' start method");
+  return TTPU_ERROR(FAILED_PRECONDITION, "the tpu device was shut down");
+}
+
 /* --- values and buffers ------------------------------------------------------------------------------------ */
 
 void ttpu_core_set_buffer(ttpu_value_t *value, ttpu_buffer_t *buffer) {
@@ -237,6 +244,7 @@ static ttpu_status_t *record(ttpu_device_t *device, ttpu_inst_t *inst, ttpu_reco
 int ttpu_record(ttpu_record_t *r, ttpu_status_t **out_status) {
   *out_status = NULL;
   r->inst = NULL;
+  if ((*out_status = ttpu_core_check())) return TTPU_FAILED;
   const ttpu_hash_t hash = ttpu_hash_words(r->words, (size_t)r->word_count);
   ttpu_core_lock();
   ttpu_storage_drain();

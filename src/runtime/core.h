@@ -36,8 +36,12 @@ typedef struct {
   _Atomic int64_t bytes, peak_bytes, allocations, frees;
 } ttpu_device_t;
 
+/* Why the device cannot be used any more. After a fork the plugin's threads and locks are the parent's. */
+typedef enum { TTPU_ALIVE = 0, TTPU_ENDED, TTPU_FORKED } ttpu_end_e;
+
 typedef struct {
   pthread_mutex_t lock;
+  _Atomic int end; /* ttpu_end_e */
   ttpu_client_t *client;
   ttpu_cache_t *cache;
   char *plugin_path;
@@ -58,6 +62,12 @@ extern ttpu_core_t ttpu_core;
 
 static inline void ttpu_core_lock(void) { pthread_mutex_lock(&ttpu_core.lock); }
 static inline void ttpu_core_unlock(void) { pthread_mutex_unlock(&ttpu_core.lock); }
+
+/* FAILED_PRECONDITION after shutdown or in a forked child: the first line of every entry that uses the device. */
+TTPU_MUST_USE ttpu_status_t *ttpu_core_end_status(void);
+TTPU_MUST_USE static inline ttpu_status_t *ttpu_core_check(void) {
+  return atomic_load_explicit(&ttpu_core.end, memory_order_relaxed) == TTPU_ALIVE ? NULL : ttpu_core_end_status();
+}
 
 /* --- with the lock held: --- */
 

@@ -51,6 +51,7 @@ static void destroy(ttpu_storage_t *storage) {
 
 void ttpu_storage_drain(void) {
   if (!atomic_load_explicit(&ttpu_core.dropped, memory_order_relaxed)) return;
+  if (atomic_load_explicit(&ttpu_core.end, memory_order_relaxed) == TTPU_FORKED) return; /* the buffers are the parent's */
   ttpu_storage_t *storage = atomic_exchange_explicit(&ttpu_core.dropped, NULL, memory_order_acquire);
   for (ttpu_storage_t *next; storage; storage = next) {
     next = storage->next;
@@ -401,6 +402,7 @@ ttpu_status_t *ttpu_storage_resize(ttpu_storage_t *storage, int64_t bytes, ttpu_
 
 ttpu_status_t *ttpu_storage_create(int device, int64_t bytes, ttpu_storage_t **out_storage) {
   *out_storage = NULL;
+  TTPU_TRY(ttpu_core_check());
   if (device < 0 || device >= ttpu_core.device_count)
     return TTPU_ERROR(INVALID_ARGUMENT, "tpu:%d does not exist; this process has %d tpu device%s", device,
                       ttpu_core.device_count, ttpu_core.device_count == 1 ? "" : "s");

@@ -14,6 +14,7 @@ ttpu_status_t *ttpu_upload(const ttpu_view_t *view, const void *data) {
   const ttpu_dtype_e dtype = (ttpu_dtype_e)view->dtype;
   const int64_t bytes = view_numel(view) * ttpu_dtype_bytes(dtype);
   if (!bytes) return NULL;
+  TTPU_TRY(ttpu_core_check());
   ttpu_buffer_t *buffer;
   const int index = view->storage->device;
   TTPU_TRY(ttpu_buffer_from_host(ttpu_core.client, index, dtype, view->rank, view->sizes, data, &buffer));
@@ -71,6 +72,7 @@ ttpu_status_t *ttpu_download(const ttpu_view_t *view, void *data) {
   const ttpu_dtype_e dtype = (ttpu_dtype_e)view->dtype;
   const int64_t numel = view_numel(view), bytes = numel * ttpu_dtype_bytes(dtype);
   if (!numel) return NULL;
+  TTPU_TRY(ttpu_core_check());
   TTPU_TRY(ttpu_storage_check(view));
   enum { SMALL = 1 << 16 };
   ttpu_storage_t *storage = view->storage;
@@ -132,6 +134,7 @@ static ttpu_status_t *move(ttpu_device_t *from, int to, ttpu_value_t *value, ttp
 
 ttpu_status_t *ttpu_copy(const ttpu_view_t *target, const ttpu_view_t *source) {
   if (!view_numel(target)) return NULL;
+  TTPU_TRY(ttpu_core_check());
   ttpu_core_lock();
   ttpu_storage_drain();
   ttpu_device_t *to = &ttpu_core.devices[target->storage->device], *from = &ttpu_core.devices[source->storage->device];
