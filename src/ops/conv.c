@@ -199,3 +199,24 @@ void op_emit_convolution_backward(hlo_t *h, const op_call_t *c) {
 void op_emit_convolution_backward_overrideable(hlo_t *h, const op_call_t *c) {
   emit_backward(h, c, 3, op_bool(c, 6, false), op_int(c, 8, 1));
 }
+
+/* --- the forms with a kernel_size argument: self, weight, kernel_size, bias, stride, padding, ... ------------------- */
+
+/* The detail names the form: "plain", "dilated" (dilation last), "transposed" (output_padding, dilation). */
+void op_emit_slow_convolution(hlo_t *h, const op_call_t *c) {
+  geometry_t g;
+  hlo_val_t x = operand(h, c, 0);
+  const hlo_val_t w = op_tensor_as(h, c, 1, hlo_dtype(h, x));
+  const char form = op_detail(c)[0];
+  const int spatial = hlo_rank(h, w) - 2, rank = op_result_rank(c, 0);
+  if (hlo_failed(h)) return;
+  if (hlo_rank(h, x) == spatial + 1) x = hlo_unsqueeze(h, x, 0);
+  if (!read_geometry(h, c, 4, x, 1, &g)) return;
+  const int missing = spatial + 2 - rank; /* 1: a single image */
+  int64_t dims[MAX_SPATIAL + 2] = {1};
+  nn_ints(c, form == 'd' ? 6 : form == 't' ? 7 : -1, spatial, 1, g.dilation);
+  for (int i = 0; i < rank && missing >= 0; i++) dims[i + missing] = op_result_dims(c, 0)[i];
+  const hlo_val_t y = form == 't' ? spread_back(h, x, w, &g, spatial + 2, dims) : correlate(h, x, w, &g, spatial + 2, dims);
+  const hlo_val_t z = add_bias(h, y, nn_optional(h, c, 3, hlo_dtype(h, x)));
+  op_ret(h, c, 0, hlo_reshape(h, z, rank, op_result_dims(c, 0)));
+}
