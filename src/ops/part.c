@@ -121,6 +121,62 @@ hlo_val_t part_positions(hlo_t *h, hlo_val_t mask, int64_t count) {
   return part_bisect(h, seen, wanted, true);
 }
 
+/* --- sorting ------------------------------------------------------------------------------------------ */
+
+/* Sorting one array of 64-bit words takes a tenth of the time that pairs with a comparator of their own take (50 ms against
+ * 500 ms for 1,000,000 elements on the CPU plugin). So a key of at most 32 bits and its position share one word, which
+ * also makes the order stable; 64-bit keys go through twice, lower half first, once they are many. */
+enum { PAIRS_UP_TO = 512 };
+
+/* Unsigned words (u32, or u64 for 64-bit types) in the order of |x|. */
+static hlo_val_t order_key(hlo_t *h, hlo_val_t given, bool descending) {
+  if (hlo_failed(h)) return 0;
+  const ttpu_dtype_e gt = hlo_dtype(h, given);
+  const bool is_wide = ttpu_dtype_bytes(gt) == 8, is_float = ttpu_dtype_is_float(gt);
+  const ttpu_dtype_e ut = is_wide ? TTPU_U64 : TTPU_U32, it = is_wide ? TTPU_I64 : TTPU_I32;
+  hlo_val_t key;
+  if (!is_float && ttpu_dtype_kind(gt) != 'i') {
+    key = hlo_convert(h, given, ut);
+  } else {
+    const hlo_val_t sign = hlo_const_int(h, it, is_wide ? INT64_MIN : INT32_MIN);
+    hlo_val_t bits;
+    if (is_float) {
+      const hlo_val_t x = hlo_convert(h, given, is_wide ? TTPU_F64 : TTPU_F32), zero = hlo_like(h, x, 0);
+      const hlo_val_t is_zero = hlo_eq(h, x, zero);
+      const hlo_val_t one_zero = hlo_select(h, is_zero, zero, x);
+      const hlo_val_t raw = hlo_bitcast(h, one_zero, it);
+      /* A negative number counts backwards: all its bits turn, a positive one's sign bit. */
+      const hlo_val_t last = hlo_const_int(h, it, is_wide ? 63 : 31);
+      const hlo_val_t all = hlo_shr(h, raw, last);
+      const hlo_val_t turned = hlo_or(h, all, sign);
+      const hlo_val_t ordered = hlo_xor(h, raw, turned);
+      const hlo_val_t top = hlo_const_int(h, it, -1), is_nan = hlo_ne(h, x, x);
+      bits = hlo_select(h, is_nan, top, ordered);
+    } else {
+      const hlo_val_t x = hlo_convert(h, given, it);
+      bits = hlo_xor(h, x, sign);
+    }
+    key = hlo_bitcast(h, bits, ut);
+  }
+  return descending ? hlo_not(h, key) : key;
+}
+
+static void lower_word(hlo_t *h, void *ctx, const hlo_val_t *args, hlo_val_t *results) {
+  (void)ctx;
+  results[0] = hlo_lt(h, args[0], args[1]);
+}
+
+/* Positions along |dim| in the order of u32 |key|s. */
+static hlo_val_t packed_order(hlo_t *h, hlo_val_t key, int dim) {
+  const hlo_val_t wide = hlo_convert(h, key, TTPU_U64), half = hlo_const_int(h, TTPU_U64, 32);
+  const hlo_val_t high = hlo_shl(h, wide, half);
+  const hlo_val_t place = hlo_iota_like(h, TTPU_U64, key, dim);
+  const hlo_val_t word = hlo_or(h, high, place);
+  hlo_val_t sorted = 0;
+  hlo_sort(h, 1, &word, dim, false, lower_word, NULL, &sorted);
+  return hlo_convert(h, sorted, TTPU_I32); /* keeps the lower half */
+}
+
 typedef struct {
   bool descending;
 } order_t;
@@ -131,13 +187,62 @@ static void order(hlo_t *h, void *ctx, const hlo_val_t *args, hlo_val_t *results
 }
 
 void part_sort(hlo_t *h, hlo_val_t x, int dim, bool descending, hlo_val_t *values, hlo_val_t *indices) {
-  const hlo_val_t from = hlo_iota_like(h, part_index_dtype(hlo_dim(h, x, dim)), x, dim);
-  const hlo_val_t xs[] = {x, from};
-  hlo_val_t out[2] = {0, 0};
-  order_t o = {.descending = descending};
-  hlo_sort(h, 2, xs, dim, true, order, &o, out);
-  *values = out[0];
-  *indices = out[1];
+  *values = *indices = 0;
+  if (hlo_failed(h)) return;
+  const int64_t n = hlo_dim(h, x, dim);
+  const bool is_wide = ttpu_dtype_bytes(hlo_dtype(h, x)) == 8;
+  if (n >= INT32_MAX || (is_wide && n <= PAIRS_UP_TO)) {
+    const hlo_val_t from = hlo_iota_like(h, part_index_dtype(n), x, dim);
+    const hlo_val_t xs[] = {x, from};
+    hlo_val_t out[2] = {0, 0};
+    order_t o = {.descending = descending};
+    hlo_sort(h, 2, xs, dim, true, order, &o, out);
+    *values = out[0];
+    *indices = out[1];
+    return;
+  }
+  const hlo_val_t key = order_key(h, x, descending);
+  if (is_wide) {
+    const hlo_val_t half = hlo_const_int(h, TTPU_U64, 32);
+    const hlo_val_t low = hlo_convert(h, key, TTPU_U32), above = hlo_shr_logical(h, key, half);
+    const hlo_val_t high = hlo_convert(h, above, TTPU_U32);
+    const hlo_val_t first = packed_order(h, low, dim);
+    const hlo_val_t moved = hlo_take_along(h, high, first, dim);
+    const hlo_val_t second = packed_order(h, moved, dim);
+    *indices = hlo_take_along(h, first, second, dim);
+  } else {
+    *indices = packed_order(h, key, dim);
+  }
+  *values = hlo_take_along(h, x, *indices, dim);
+}
+
+/* A selection costs less than a sort while k is small. It takes floats in their total order, so NaN is made the one above
+ * infinity; the smallest are the greatest negatives, among which NaN would have to be the least: those are sorted. */
+enum { TOP_SHARE = 16 };
+
+void part_top(hlo_t *h, hlo_val_t x, int dim, int64_t k, bool largest, hlo_val_t *values, hlo_val_t *indices) {
+  *values = *indices = 0;
+  if (hlo_failed(h)) return;
+  const ttpu_dtype_e t = hlo_dtype(h, x);
+  const bool fits_f32 = ttpu_dtype_is_float(t) ? t != TTPU_F64 : ttpu_dtype_bytes(t) < 4;
+  const int64_t n = hlo_dim(h, x, dim);
+  if (!fits_f32 || k > (n + TOP_SHARE - 1) / TOP_SHARE || (!largest && ttpu_dtype_is_float(t))) {
+    hlo_val_t sorted, order_of;
+    part_sort(h, x, dim, largest, &sorted, &order_of);
+    *values = hlo_slice_dim(h, sorted, dim, 0, k, 1);
+    *indices = hlo_slice_dim(h, order_of, dim, 0, k, 1);
+    return;
+  }
+  const hlo_val_t wide = hlo_convert(h, x, TTPU_F32);
+  const hlo_val_t is_nan = hlo_is_nan(h, wide), nan = hlo_const(h, TTPU_F32, NAN);
+  const hlo_val_t plain = ttpu_dtype_is_float(t) ? hlo_select(h, is_nan, nan, wide) : wide;
+  const hlo_val_t ranked = largest ? plain : hlo_neg(h, plain);
+  const int last = hlo_rank(h, x) - 1;
+  const hlo_val_t inside = dim == last ? ranked : hlo_swap(h, ranked, dim, last);
+  hlo_val_t unused, found;
+  hlo_top_k(h, inside, k, &unused, &found);
+  *indices = dim == last ? found : hlo_swap(h, found, dim, last);
+  *values = hlo_take_along(h, x, *indices, dim);
 }
 
 hlo_val_t part_pick(hlo_t *h, hlo_val_t x, int dim, hlo_val_t at) {

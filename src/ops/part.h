@@ -31,6 +31,8 @@ hlo_val_t part_bisect(hlo_t *h, hlo_val_t sorted, hlo_val_t values, bool right);
 hlo_val_t part_positions(hlo_t *h, hlo_val_t mask, int64_t count);
 /* PyTorch's stable sort: NaN is the greatest, -0 equals 0. |indices| are i32 or i64. */
 void part_sort(hlo_t *h, hlo_val_t x, int dim, bool descending, hlo_val_t *values, hlo_val_t *indices);
+/* The first |k| of that order along |dim|; which of equal elements are taken is not said. */
+void part_top(hlo_t *h, hlo_val_t x, int dim, int64_t k, bool largest, hlo_val_t *values, hlo_val_t *indices);
 
 /* Element |at| of dimension |dim|, which is kept with size 1; |at| is rank 0. */
 hlo_val_t part_pick(hlo_t *h, hlo_val_t x, int dim, hlo_val_t at);

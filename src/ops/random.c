@@ -1,4 +1,4 @@
-/* random.c: distributions drawn in closed form from Philox bits: a fixed number of bits an element. Those that reject
+/* random.c: the generator, and distributions drawn from it in closed form: a fixed number of bits an element. Those that reject
  * are in random_reject.c.
  */
 #include "ops/random.h"
@@ -26,10 +26,67 @@ hlo_val_t random_stream_at(hlo_t *h, hlo_val_t state, hlo_val_t k) {
   return hlo_xor(h, state, change);
 }
 
+/* Threefry-2x32 with 20 rounds (Salmon and others, "Parallel random numbers: as easy as 1, 2, 3", 2011): the key is the seed,
+ * the counter offset + position. Adds, rotations and xors of u32 alone, so it fuses with what uses the numbers and runs in
+ * vector units everywhere; StableHLO's own generator takes 3 to 25 times as long on the CPU plugin. */
+static const int rotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+
+static void split_word(hlo_t *h, hlo_val_t word, hlo_val_t *low, hlo_val_t *high) {
+  const hlo_val_t half = hlo_const_int(h, TTPU_U64, 32);
+  const hlo_val_t above = hlo_shr_logical(h, word, half);
+  *low = hlo_convert(h, word, TTPU_U32);
+  *high = hlo_convert(h, above, TTPU_U32);
+}
+
+static hlo_val_t state_word(hlo_t *h, hlo_val_t state, int64_t i) {
+  const hlo_val_t word = hlo_slice_dim(h, state, 0, i, i + 1, 1);
+  return hlo_squeeze(h, word, 0);
+}
+
+hlo_val_t random_bits(hlo_t *h, hlo_val_t state, ttpu_dtype_e t, int rank, const int64_t *dims) {
+  if (hlo_failed(h)) return 0;
+  const int64_t numel = ttpu_dims_numel(rank, dims);
+  const hlo_val_t seed = state_word(h, state, 0), offset = state_word(h, state, 1);
+  hlo_val_t key[3];
+  split_word(h, seed, &key[0], &key[1]);
+  const hlo_val_t both = hlo_xor(h, key[0], key[1]), parity = hlo_const_int(h, TTPU_U32, 0x1bd11bda);
+  key[2] = hlo_xor(h, both, parity);
+  const hlo_val_t place = hlo_iota(h, TTPU_U64, 1, &numel, 0);
+  const hlo_val_t counter = hlo_add(h, place, offset);
+  hlo_val_t a, b;
+  split_word(h, counter, &a, &b);
+  a = hlo_add(h, a, key[0]);
+  b = hlo_add(h, b, key[1]);
+  for (int i = 0; i < 5; i++) {
+    for (int r = 0; r < 4; r++) {
+      const int by = rotations[i % 2][r];
+      const hlo_val_t left = hlo_const_int(h, TTPU_U32, by), right = hlo_const_int(h, TTPU_U32, 32 - by);
+      a = hlo_add(h, a, b);
+      const hlo_val_t up = hlo_shl(h, b, left), down = hlo_shr_logical(h, b, right);
+      const hlo_val_t rotated = hlo_or(h, up, down);
+      b = hlo_xor(h, rotated, a);
+    }
+    const hlo_val_t round = hlo_const_int(h, TTPU_U32, i + 1);
+    const hlo_val_t numbered = hlo_add(h, key[(i + 2) % 3], round);
+    a = hlo_add(h, a, key[(i + 1) % 3]);
+    b = hlo_add(h, b, numbered);
+  }
+  hlo_val_t word;
+  if (t == TTPU_U64) {
+    const hlo_val_t half = hlo_const_int(h, TTPU_U64, 32);
+    const hlo_val_t low = hlo_convert(h, b, TTPU_U64), high = hlo_convert(h, a, TTPU_U64);
+    const hlo_val_t shifted = hlo_shl(h, high, half);
+    word = hlo_or(h, shifted, low);
+  } else {
+    word = hlo_xor(h, a, b);
+  }
+  return hlo_reshape(h, word, rank, dims);
+}
+
 /* The highest |keep| bits of an element of |t|'s width, as a float of |t|. */
 static hlo_val_t high_bits(hlo_t *h, hlo_val_t state, ttpu_dtype_e t, int keep, int rank, const int64_t *dims) {
   const ttpu_dtype_e bits_type = t == TTPU_F64 ? TTPU_U64 : TTPU_U32;
-  const hlo_val_t bits = hlo_random_bits(h, state, bits_type, rank, dims);
+  const hlo_val_t bits = random_bits(h, state, bits_type, rank, dims);
   const hlo_val_t drop = hlo_const_int(h, bits_type, (t == TTPU_F64 ? 64 : 32) - keep);
   const hlo_val_t kept = hlo_shr_logical(h, bits, drop);
   return hlo_convert(h, kept, t);
@@ -52,7 +109,7 @@ hlo_val_t random_open(hlo_t *h, hlo_val_t state, ttpu_dtype_e t, int rank, const
 hlo_val_t random_normal(hlo_t *h, hlo_val_t state, ttpu_dtype_e t, int rank, const int64_t *dims) {
   const int keep = t == TTPU_F64 ? 52 : 23;
   const ttpu_dtype_e bits_type = t == TTPU_F64 ? TTPU_U64 : TTPU_U32;
-  const hlo_val_t bits = hlo_random_bits(h, state, bits_type, rank, dims);
+  const hlo_val_t bits = random_bits(h, state, bits_type, rank, dims);
   const hlo_val_t drop = hlo_const_int(h, bits_type, (t == TTPU_F64 ? 64 : 32) - keep), one = hlo_const_int(h, bits_type, 1);
   const hlo_val_t kept = hlo_shr_logical(h, bits, drop);
   const hlo_val_t whole = hlo_convert(h, kept, t);
@@ -166,10 +223,10 @@ EMIT(geometric) {
 static hlo_val_t below(hlo_t *h, hlo_val_t state, uint64_t range, int rank, const int64_t *dims) {
   const hlo_val_t factor = hlo_const_int(h, TTPU_U64, (int64_t)range);
   if (range > UINT32_MAX) {
-    const hlo_val_t bits = hlo_random_bits(h, state, TTPU_U64, rank, dims);
+    const hlo_val_t bits = random_bits(h, state, TTPU_U64, rank, dims);
     return hlo_rem(h, bits, factor);
   }
-  const hlo_val_t bits = hlo_random_bits(h, state, TTPU_U32, rank, dims);
+  const hlo_val_t bits = random_bits(h, state, TTPU_U32, rank, dims);
   const hlo_val_t wide = hlo_convert(h, bits, TTPU_U64);
   const hlo_val_t product = hlo_mul(h, wide, factor);
   const hlo_val_t shift = hlo_const_int(h, TTPU_U64, 32);
@@ -201,7 +258,7 @@ EMIT(random) {
   const uint64_t end = has_to ? (uint64_t)op_int(c, has_from ? 2 : 1, 0) : greatest(r) + 1;
   const uint64_t range = end - (uint64_t)from; /* 0: all 2^64 */
   const hlo_val_t state = op_random_state(h, c);
-  const hlo_val_t drawn = range ? below(h, state, range, rank, dims) : hlo_random_bits(h, state, TTPU_U64, rank, dims);
+  const hlo_val_t drawn = range ? below(h, state, range, rank, dims) : random_bits(h, state, TTPU_U64, rank, dims);
   if (!ttpu_dtype_is_int(r) && from >= 0) {
     const hlo_val_t base = hlo_const_int(h, TTPU_U64, from);
     const hlo_val_t x = hlo_add(h, drawn, base);
@@ -226,7 +283,7 @@ EMIT(bernoulli) {
     const hlo_val_t p = op_scalar(h, c, 1, TTPU_F64);
     const hlo_val_t scaled = map_mul_k(h, p, 4294967296.0);
     const hlo_val_t wide = hlo_convert(h, scaled, TTPU_U64);
-    const hlo_val_t bits = hlo_random_bits(h, state, TTPU_U32, rank, dims);
+    const hlo_val_t bits = random_bits(h, state, TTPU_U32, rank, dims);
     const hlo_val_t most = hlo_const_int(h, TTPU_U64, UINT32_MAX);
     const hlo_val_t capped = hlo_min(h, wide, most);
     const hlo_val_t limit = hlo_convert(h, capped, TTPU_U32);
@@ -275,9 +332,8 @@ EMIT(multinomial) {
     const hlo_val_t log = hlo_log(h, u);
     const hlo_val_t wait = hlo_neg(h, log);
     const hlo_val_t key = hlo_div(h, weights, wait);
-    hlo_val_t values, from;
-    part_sort(h, key, 1, true, &values, &from);
-    picked = hlo_slice_dim(h, from, 1, 0, k, 1);
+    hlo_val_t values;
+    part_top(h, key, 1, k, true, &values, &picked);
   }
   const hlo_val_t shaped = part_as_result(h, c, 0, picked);
   op_ret(h, c, 0, shaped);

@@ -22,11 +22,8 @@ EMIT(topk) {
   if (part_ret_empty(h, c)) return;
   const hlo_val_t raw = op_tensor(h, c, 0);
   const hlo_val_t x = part_at_least_1d(h, raw);
-  const int dim = op_dim(c, 2, hlo_rank(h, raw));
   hlo_val_t values, indices;
-  part_sort(h, x, dim, op_bool(c, 3, true), &values, &indices);
-  values = hlo_slice_dim(h, values, dim, 0, op_int(c, 1, 1), 1);
-  indices = hlo_slice_dim(h, indices, dim, 0, op_int(c, 1, 1), 1);
+  part_top(h, x, op_dim(c, 2, hlo_rank(h, raw)), op_int(c, 1, 1), op_bool(c, 3, true), &values, &indices);
   values = part_as_result(h, c, 0, values);
   indices = part_as_result(h, c, 1, indices);
   op_ret(h, c, 0, values);
