@@ -194,9 +194,11 @@ TEST(history) {
     ttpu_cache_free(cache_);                                             \
   } while (0)
 
-static void write_library(const char *path, size_t size, size_t at, char c) {
+/* All zeros but for |first| and |last|. */
+static void write_library(const char *path, size_t size, char first, char last) {
   char *bytes = calloc(size, 1);
-  bytes[at] = c;
+  bytes[0] = first;
+  bytes[size - 1] = last;
   FILE *file = fopen(path, "w");
   CHECK_INT(fwrite(bytes, 1, size, file), size);
   fclose(file);
@@ -211,7 +213,7 @@ TEST(keys_hold_all_that_matters) {
   snprintf(library, sizeof library, "%s/plugin.so", folder);
   client.plugin_path = library;
   enum { LARGE = 1 << 20 };
-  write_library(library, LARGE, 0, 1);
+  write_library(library, LARGE, 1, 0);
   ttpu_cache_t *cache = open_cache(folder);
   CHECK_INT(get(cache, 1), TTPU_TIER_COMPILED);
   ttpu_cache_free(cache);
@@ -223,9 +225,9 @@ TEST(keys_hold_all_that_matters) {
   CHANGES_THE_KEY(client.major++, client.major--);
   CHANGES_THE_KEY(setenv("XLA_FLAGS", "--xla_fast=1", 1), unsetenv("XLA_FLAGS"));
   CHANGES_THE_KEY(setenv("LIBTPU_INIT_ARGS", "x", 1), unsetenv("LIBTPU_INIT_ARGS"));
-  CHANGES_THE_KEY(write_library(library, LARGE, 0, 2), write_library(library, LARGE, 0, 1));
-  CHANGES_THE_KEY(write_library(library, LARGE + 1, 0, 1), write_library(library, LARGE, 0, 1));
-  CHANGES_THE_KEY(write_library(library, LARGE, LARGE - 1, 1), write_library(library, LARGE, 0, 1));
+  CHANGES_THE_KEY(write_library(library, LARGE, 2, 0), write_library(library, LARGE, 1, 0));
+  CHANGES_THE_KEY(write_library(library, LARGE, 1, 2), write_library(library, LARGE, 1, 0));
+  CHANGES_THE_KEY(write_library(library, LARGE + 1, 1, 0), write_library(library, LARGE, 1, 0));
   CHANGES_THE_KEY(client.plugin_path = "/nowhere", client.plugin_path = library);
   /* A text that moves from one field to the next is another key, too. */
   CHANGES_THE_KEY((client.platform = "cpu1", client.platform_version = ""),

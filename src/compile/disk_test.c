@@ -525,22 +525,41 @@ TEST(locks_exclude_and_end) {
   temp_remove(folder);
 }
 
-/* A child that was forked while the lock was held has a copy of it; letting go must not wait for the child. */
+/* A child that was forked while the lock was held has a copy of it; who waits must not wait for that child. */
 TEST(forked_children_hold_no_locks) {
   temp_make(folder);
+  int go[2];
+  CHECK_INT(pipe(go), 0);
+  const pid_t waiter = fork(); /* before there is a lock to copy */
+  if (!waiter) {
+    const ttpu_disk_options_t options = {.folder = folder, .bytes = 1 << 20, .lock_wait_ms = 15000};
+    ttpu_disk_t *own;
+    char c;
+    if (read(go[0], &c, 1) != 1 || ttpu_disk_create(&options, &own)) _exit(1);
+    const int64_t start = now_ms();
+    const int lock = ttpu_disk_lock(own, key_of(1));
+    const int64_t spent = now_ms() - start;
+    ttpu_disk_unlock(own, key_of(1), lock);
+    ttpu_disk_free(own);
+    _exit(lock < 0 ? 2 : spent < 50 ? 3 : spent > 10000 ? 4 : 0);
+  }
   ttpu_disk_t *disk = open_disk(folder, 1 << 20, false);
   const int lock = ttpu_disk_lock(disk, key_of(1));
   const pid_t child = fork();
   if (!child) {
-    sleep(20);
+    sleep(30);
     _exit(0);
   }
+  CHECK_INT(write(go[1], "", 1), 1);
+  usleep(200000);
   ttpu_disk_unlock(disk, key_of(1), lock);
-  const int again = ttpu_disk_lock(disk, key_of(1));
-  CHECK(again >= 0);
-  ttpu_disk_unlock(disk, key_of(1), again);
+  int status;
+  waitpid(waiter, &status, 0);
+  CHECK_INT(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0);
   kill(child, SIGKILL);
   waitpid(child, NULL, 0);
+  close(go[0]);
+  close(go[1]);
   ttpu_disk_free(disk);
   temp_remove(folder);
 }
@@ -580,11 +599,12 @@ TEST(mutual_exclusion) {
 
 /* Writers killed at random moments: what stands under a key's name is always whole, and their locks are free. */
 TEST(killed_writers) {
-  enum { ROUNDS = 40, KEYS = 6, LARGE = 300000 };
+  enum { ROUNDS = 40, KEYS = 6, LARGE = 1 << 20 };
   temp_make(folder);
   srand(7);
   int files = 0, halves = 0;
-  for (int round = 0; round < ROUNDS; round++) {
+  /* Goes on until some died in the midst of writing, else this would show nothing. */
+  for (int round = 0; round < ROUNDS || (!halves && round < 20 * ROUNDS); round++) {
     const pid_t child = fork();
     if (!child) {
       const ttpu_disk_options_t options = {.folder = folder, .bytes = 1 << 24};
@@ -613,7 +633,7 @@ TEST(killed_writers) {
     ttpu_disk_free(disk);
   }
   CHECK(files > 0);
-  CHECK(halves > 0); /* some died in the midst of writing, else this test showed nothing */
+  CHECK(halves > 0);
   temp_remove(folder);
 }
 

@@ -108,6 +108,13 @@ TEST(huge_sizes) {
       memcpy(data + 32, &payloads[k], 8);
       CHECK(parse(data, size, &file));
     }
+  for (size_t rest = 0; rest < 20; rest++) { /* a label beyond the end, and a payload of minus what is too much */
+    const uint32_t long_label = 200;
+    const uint64_t negative = rest - long_label;
+    memcpy(data + 40, &long_label, 4);
+    memcpy(data + 32, &negative, 8);
+    CHECK(parse(data, TTPU_FILE_HEADER + rest, &file));
+  }
 }
 
 int main(void) {
