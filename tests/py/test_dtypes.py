@@ -26,6 +26,8 @@ def test_promotion_of_pairs(left):
 @pytest.mark.parametrize("dtype", ALL, ids=NAMES)
 @pytest.mark.parametrize("number", [True, 2, 0.5, 1 + 2j], ids=["bool", "int", "float", "complex"])
 def test_promotion_with_python_numbers(dtype, number):
+    if dtype == torch.float16 and isinstance(number, complex):
+        pytest.skip("CPU PyTorch has no arithmetic on complex32")
     x = torch.tensor([3, 1, 2]).to(dtype)
     check(lambda x: x * number, x, loose=4)
     check(lambda x: number + x, x, loose=4)
