@@ -44,6 +44,7 @@ def register() -> None:
         _shim = shim_library
 
         from . import _decompositions, _printing, tpu
+        from .stats import POLICIES, set_fallback
 
         torch._register_device_module(NAME, tpu)
         torch.utils.generate_methods_for_privateuse1_backend(
@@ -51,6 +52,9 @@ def register() -> None:
         )
         _decompositions.install(_shim)
         _printing.install()
+        policy = os.environ.get("TORCHTPU_FALLBACK")
+        if policy in POLICIES:  # what is not legal is told when the core starts
+            set_fallback(policy)
         atexit.register(_shutdown)
         os.register_at_fork(after_in_child=_after_fork)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -10,19 +11,20 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-#: Variables the package reads, for `torchtpu info`: name, default, meaning. The core reads them in src/runtime/settings.c,
-#: the plugin's path in _plugins.py, the library folder in _core.py.
-SETTINGS = (
-    ("TORCHTPU_PLUGIN", "chosen by itself", "path of the PJRT plugin library"),
-    ("TORCHTPU_CPU_DEVICES", "1", "how many devices a CPU plugin offers"),
-    ("TORCHTPU_EAGER_MODE", "strict", "debug, strict or fused"),
-    ("TORCHTPU_FUSED_NODES", "by the platform", "operators in one program of fused mode at most"),
-    ("TORCHTPU_CACHE_DIR", "~/.cache/torchtpu", "folder of compiled programs; empty: none"),
-    ("TORCHTPU_CACHE_BYTES", "4294967296", "bytes of compiled programs kept on disk"),
-    ("TORCHTPU_CACHE_PROGRAMS", "1024", "programs kept in memory"),
-    ("TORCHTPU_CACHE_TRUST", "0", "1: use a cache folder that others can write"),
-    ("TORCHTPU_LIBRARY_DIR", "the package", "folder of libtorchtpu.so, for development"),
-)
+from ._core import PACKAGE
+
+_ROW = re.compile(r'^ENV\((\w+),\s*(\w+),\s*"(.*?)",\s*"(.*?)",\s*"(.*)"\)', re.MULTILINE)
+
+
+def settings() -> list[tuple[str, str, str, str]]:
+    """The rows of env.def: variable, default, what is legal, meaning."""
+    for folder in (PACKAGE / "include", PACKAGE.parent / "src"):
+        table = folder / "base" / "env.def"
+        if table.is_file():
+            rows = _ROW.findall(table.read_text())
+            return [(f"TORCHTPU_{name}", default, legal, meaning) for name, _, default, legal, meaning in rows]
+    return []
+
 
 console = Console()
 
@@ -74,15 +76,17 @@ def info() -> None:
     cache.add_row("programs", f"{counts}, {_human(size)}")
     console.print(cache)
 
-    settings = Table(title="settings", title_justify="left", header_style="bold")
-    for column in ("variable", "value", "default", "meaning"):
-        settings.add_column(column)
-    for name, default, meaning in SETTINGS:
-        settings.add_row(name, os.environ.get(name, ""), default, meaning)
-    unknown = sorted(n for n in os.environ if n.startswith("TORCHTPU_") and n not in {s[0] for s in SETTINGS})
-    for name in unknown:
-        settings.add_row(name, os.environ[name], "", "[red]not known: a typing error?[/red]")
-    console.print(settings)
+    table = Table(title="settings", title_justify="left", header_style="bold")
+    for column in ("variable", "value", "default", "legal", "meaning"):
+        table.add_column(column, overflow="fold")
+    known = settings()
+    for name, default, legal, meaning in known:
+        table.add_row(name, os.environ.get(name, ""), default, legal.replace("|", " | "), meaning)
+    names = {row[0] for row in known}
+    for name in sorted(n for n in os.environ if n.startswith("TORCHTPU_") and not n.startswith("TORCHTPU_TEST_")):
+        if name not in names:
+            table.add_row(name, os.environ[name], "", "", "[red]not known: a typing error?[/red]")
+    console.print(table)
 
 
 def _shim_built_for(_load, _core, _shim_build) -> str:
@@ -125,11 +129,11 @@ def cache_folder() -> Path | None:
 
 
 def _entries(folder: Path | None) -> list[tuple[Path, os.stat_result]]:
-    """Files of compiled programs, newest first."""
+    """The cache's files, newest first: programs, and notes on which numbers are their inputs."""
     found = []
     if folder and folder.is_dir():
         for path in folder.iterdir():
-            if path.is_file() and path.suffix not in (".lock", ".tmp"):
+            if path.is_file() and path.suffix in (".program", ".note"):
                 try:
                     found.append((path, path.stat()))
                 except FileNotFoundError:
@@ -139,7 +143,7 @@ def _entries(folder: Path | None) -> list[tuple[Path, os.stat_result]]:
 
 def _usage(folder: Path | None) -> tuple[int, int]:
     entries = _entries(folder)
-    return len(entries), sum(s.st_size for _, s in entries)
+    return sum(path.suffix == ".program" for path, _ in entries), sum(s.st_size for _, s in entries)
 
 
 @cache.command("list")
@@ -150,9 +154,9 @@ def cache_list(last: int) -> None:
     table.add_column("key")
     table.add_column("size", justify="right")
     table.add_column("last used")
-    entries = _entries(cache_folder())
+    entries = [e for e in _entries(cache_folder()) if e[0].suffix == ".program"]
     for path, stat in entries[:last]:
-        table.add_row(path.name, _human(stat.st_size), time.strftime("%Y-%m-%d %H:%M", time.localtime(stat.st_mtime)))
+        table.add_row(path.stem, _human(stat.st_size), time.strftime("%Y-%m-%d %H:%M", time.localtime(stat.st_mtime)))
     console.print(table)
     if len(entries) > last:
         console.print(f"and {len(entries) - last} more")
@@ -163,7 +167,7 @@ def cache_stats() -> None:
     """How many programs the folder holds, and their size."""
     folder = cache_folder()
     count, size = _usage(folder)
-    console.print(f"{folder or 'no folder'}: {count} files, {_human(size)}")
+    console.print(f"{folder or 'no folder'}: {count} programs, {_human(size)}")
 
 
 @cache.command("prune")
