@@ -59,12 +59,13 @@ static hlo_val_t crop(hlo_t *h, hlo_val_t x, int spatial, const int64_t *start, 
 
 static bool is_empty(hlo_t *h, hlo_val_t a, hlo_val_t b) { return hlo_numel(h, a) == 0 || hlo_numel(h, b) == 0; }
 
-/* y[n,o,p] = sum over i,k of x[n, i, p*stride + k*dilation - pad] * w[o,i,k] */
+/* y[n,o,p] = sum over i,k of x[n, i, p*stride + k*dilation - pad] * w[o,i,k]. There may be more positions p than |dims|
+ * asks for: an output padding of a whole stride or more adds some to the gradient of a transposed convolution. */
 static hlo_val_t correlate(hlo_t *h, hlo_val_t x, hlo_val_t w, const geometry_t *g, int rank, const int64_t *dims) {
   if (is_empty(h, x, w)) return hlo_full(h, hlo_dtype(h, x), rank, dims, 0);
   const hlo_conv_t conv = {.spatial = g->spatial, .stride = g->stride, .pad_low = g->pad, .pad_high = g->pad,
                            .rhs_dilation = g->dilation, .feature_groups = g->groups};
-  return hlo_convolution(h, x, w, &conv);
+  return crop(h, hlo_convolution(h, x, w, &conv), g->spatial, NULL, dims + 2);
 }
 
 /* w of [g*a, b, k...] as [g*b, a, k...]: the kernel with its channel roles exchanged inside each group. */
