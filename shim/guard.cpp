@@ -13,6 +13,9 @@ namespace {
 thread_local int tls_device = 0;
 thread_local std::array<c10::StreamId, 128> tls_streams{};
 std::atomic<c10::StreamId> next_stream{1};
+// How many devices there will be once the core has started. PyTorch asks at the first backward pass of the process, which
+// may be one on the CPU, and makes a thread for each device then: never again.
+std::atomic<int> expected_devices{1};
 
 struct Event {
   int device;
@@ -83,7 +86,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     TORCH_CHECK(a && b, "Both events must be recorded before calculating elapsed time.");
     return std::chrono::duration<double, std::milli>(b->at - a->at).count();
   }
-  c10::DeviceIndex deviceCount() const noexcept override { return static_cast<c10::DeviceIndex>(ttpu_device_count()); }
+  c10::DeviceIndex deviceCount() const noexcept override { return static_cast<c10::DeviceIndex>(device_count()); }
 };
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
@@ -92,10 +95,15 @@ C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
 int current_device() { return tls_device; }
 
+int device_count() { return ttpu_is_initialized() ? ttpu_device_count() : expected_devices.load(); }
+
 void set_current_device(int device) {
-  TORCH_CHECK(device >= 0 && device < ttpu_device_count(), "tpu:", device, " does not exist; this process has ",
-              ttpu_device_count(), " tpu device(s). TORCHTPU_CPU_DEVICES sets how many the CPU plugin offers.");
+  TORCH_CHECK(device >= 0 && device < device_count(), "tpu:", device, " does not exist; this process has ",
+              device_count(), " tpu device(s). TORCHTPU_CPU_DEVICES sets how many the CPU plugin offers.");
   tls_device = device;
 }
 
 }  // namespace ttpu
+
+// Called by the Python package, which knows the plugin that will be loaded.
+extern "C" TTPU_API void ttpu_shim_expect_devices(int count) { ttpu::expected_devices = count; }

@@ -53,6 +53,7 @@ c10::Storage make_storage(ttpu_storage_t *storage);
 
 // --- guard.cpp
 int current_device();
+int device_count();  // also before the core has started, as far as can be known
 void set_current_device(int device);
 inline int device_index(const c10::Device &device) { return device.has_index() ? device.index() : current_device(); }
 

@@ -43,7 +43,7 @@ def register() -> None:
             raise ImportError(f"the shim could not be registered: {message.decode()}")
         _shim = shim_library
 
-        from . import _decompositions, _printing, tpu
+        from . import _decompositions, _plugins, _printing, tpu
         from .stats import POLICIES, set_fallback
 
         torch._register_device_module(NAME, tpu)
@@ -55,6 +55,7 @@ def register() -> None:
         policy = os.environ.get("TORCHTPU_FALLBACK")
         if policy in POLICIES:  # what is not legal is told when the core starts
             set_fallback(policy)
+        _shim.ttpu_shim_expect_devices(_plugins.expected_devices())
         atexit.register(_shutdown)
         os.register_at_fork(after_in_child=_after_fork)
 

@@ -79,6 +79,14 @@ def find() -> Plugin | None:
     return plugins[0] if plugins else None
 
 
+def expected_devices() -> int:
+    """How many devices the plugin will probably have, without loading it; for a TPU the most that a machine has."""
+    if not os.environ.get("TORCHTPU_PLUGIN") and has_tpu():
+        return 8
+    text = os.environ.get("TORCHTPU_CPU_DEVICES") or "1"
+    return int(text) if text.isdigit() else 1  # what is not legal is told when the core starts
+
+
 if __name__ == "__main__":
     available = cpu_plugins()
     if not available:
