@@ -46,9 +46,9 @@ static turn_t turn_for(hlo_t *h, hlo_val_t a, hlo_val_t b, hlo_val_t z) {
   const hlo_val_t secant = hlo_sqrt(h, secant2);
   const hlo_val_t cosine = map_k_div(h, 1, secant);
   const hlo_val_t sine = hlo_div(h, tangent, secant);
-  const hlo_val_t wide_size = linalg_widen(h, safe, t), wide_sine = linalg_widen(h, sine, t);
+  const hlo_val_t wide_size = hlo_convert(h, safe, t), wide_sine = hlo_convert(h, sine, t);
   const hlo_val_t phase = hlo_div(h, z, wide_size);
-  r.cosine = linalg_widen(h, cosine, t);
+  r.cosine = hlo_convert(h, cosine, t);
   r.sine = hlo_mul(h, wide_sine, phase);
   r.sine_conj = linalg_conj(h, r.sine);
   return r;
@@ -88,7 +88,7 @@ static hlo_val_t scaled_down(hlo_t *h, hlo_val_t a, hlo_val_t *scale) {
   *scale = map_then_k(h, is_zero, 1, top);
   const hlo_val_t row = hlo_unsqueeze(h, *scale, 1);
   const hlo_val_t single = hlo_unsqueeze(h, row, 2);
-  const hlo_val_t divisor = linalg_widen(h, single, hlo_dtype(h, a));
+  const hlo_val_t divisor = hlo_convert(h, single, hlo_dtype(h, a));
   return hlo_div(h, a, divisor);
 }
 
@@ -174,7 +174,7 @@ EMIT(linalg_eigh) {
   const hlo_val_t off = hlo_add(h, below, above);
   const hlo_val_t all = linalg_diagonal(h, given);
   const hlo_val_t real = ttpu_dtype_is_complex(t) ? hlo_real(h, all) : all;
-  const hlo_val_t wide = linalg_widen(h, real, t);
+  const hlo_val_t wide = hlo_convert(h, real, t);
   const hlo_val_t diagonal = hlo_unsqueeze(h, wide, 2);
   const hlo_val_t identity = linalg_identity(h, t, batch, n, n);
   const hlo_val_t on = hlo_mul(h, identity, diagonal);
@@ -307,7 +307,7 @@ static void svd_tall(hlo_t *h, hlo_val_t a, int64_t columns, hlo_val_t *sigma, h
   const hlo_val_t size = hlo_abs(h, r);
   const hlo_val_t is_zero = map_cmp_k(h, "EQ", size, 0);
   const hlo_val_t safe = map_then_k(h, is_zero, 1, size);
-  const hlo_val_t divisor = linalg_widen(h, safe, t);
+  const hlo_val_t divisor = hlo_convert(h, safe, t);
   const hlo_val_t turned = hlo_div(h, r, divisor);
   hlo_val_t phase = map_then_k(h, is_zero, 1, turned);
   if (columns > n) phase = hlo_pad_dim(h, phase, 1, 1, 0, columns - n);

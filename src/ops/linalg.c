@@ -4,7 +4,6 @@
 #include "ops/linalg.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* --- shared pieces ------------------------------------------------------------------------------------ */
@@ -84,8 +83,6 @@ hlo_val_t linalg_square(hlo_t *h, hlo_val_t x) {
   const hlo_val_t re2 = hlo_mul(h, re, re), im2 = hlo_mul(h, im, im);
   return hlo_add(h, re2, im2);
 }
-
-hlo_val_t linalg_widen(hlo_t *h, hlo_val_t x, ttpu_dtype_e t) { return hlo_convert(h, x, t); }
 
 hlo_val_t linalg_where(hlo_t *h, hlo_val_t like, int dim, const char *direction, hlo_val_t i) {
   if (hlo_failed(h)) return 0;
@@ -173,7 +170,7 @@ static void cholesky_step(hlo_t *h, void *ctx, const hlo_val_t *args, hlo_val_t 
 
   const hlo_val_t safe = map_else_k(h, is_positive, value, 1);
   const hlo_val_t root = hlo_sqrt(h, safe);
-  const hlo_val_t divisor = linalg_widen(h, root, t);
+  const hlo_val_t divisor = hlo_convert(h, root, t);
   const hlo_val_t scaled = hlo_div(h, column, divisor);
   const hlo_val_t is_below = linalg_where(h, a, 1, "GT", i), is_row = linalg_where(h, a, 1, "EQ", i);
   const hlo_val_t below = map_else_k(h, is_below, scaled, 0);
@@ -591,7 +588,7 @@ EMIT(linalg_slogdet) {
   if (ttpu_dtype_is_complex(t)) {
     const hlo_val_t is_zero = map_cmp_k(h, "EQ", size, 0);
     const hlo_val_t safe = map_then_k(h, is_zero, 1, size);
-    const hlo_val_t divisor = linalg_widen(h, safe, t);
+    const hlo_val_t divisor = hlo_convert(h, safe, t);
     direction = hlo_div(h, diagonal, divisor);
   } else {
     direction = hlo_sign(h, diagonal);
@@ -668,7 +665,7 @@ EMIT(linalg_matrix_exp) {
   const hlo_val_t power = hlo_shl(h, one, shift);
   const hlo_val_t whole = hlo_convert(h, power, ttpu_dtype_real(t));
   const hlo_val_t factor = map_k_div(h, 1, whole);
-  const hlo_val_t scale = linalg_widen(h, factor, t);
+  const hlo_val_t scale = hlo_convert(h, factor, t);
   const hlo_val_t small = hlo_mul(h, a, scale);
   const hlo_val_t start = taylor(h, small);
   const hlo_val_t init[] = {start, s};

@@ -19,8 +19,6 @@ hlo_val_t linalg_matmul(hlo_t *h, hlo_val_t a, hlo_val_t b); /* [B, m, k] x [B, 
 hlo_val_t linalg_arg(hlo_t *h, const op_call_t *c, int i, int like);
 /* Squared magnitude, real. */
 hlo_val_t linalg_square(hlo_t *h, hlo_val_t x);
-/* A real value as element type |t|. */
-hlo_val_t linalg_widen(hlo_t *h, hlo_val_t x, ttpu_dtype_e t);
 /* Column |i| of zeros and ones: positions of dimension |dim| compared with |i| ("EQ", "GT", ...): i1 of [1, n, 1] or so. */
 hlo_val_t linalg_where(hlo_t *h, hlo_val_t like, int dim, const char *direction, hlo_val_t i);
 

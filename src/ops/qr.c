@@ -53,7 +53,7 @@ static void reflect_step(hlo_t *h, void *ctx, const hlo_val_t *args, hlo_val_t *
     const hlo_val_t is_real = map_cmp_k(h, "EQ", im, 0);
     is_done = hlo_and(h, is_done, is_real);
   }
-  const hlo_val_t beta_moved = linalg_widen(h, moved, t);
+  const hlo_val_t beta_moved = hlo_convert(h, moved, t);
   const hlo_val_t safe_beta = map_then_k(h, is_done, 1, beta_moved);
   const hlo_val_t gap = hlo_sub(h, alpha, beta_moved);
   const hlo_val_t safe_gap = map_then_k(h, is_done, 1, gap);
