@@ -231,10 +231,18 @@ EMIT(mul) {
   op_ret(h, c, 0, t == TTPU_BOOL ? hlo_and(h, a, b) : hlo_mul(h, a, b));
 }
 
+/* Arguments 0 and 1 in their compute type, but numbers first rounded to the common type: it matters to remainders. */
+static void rounded_pair(hlo_t *h, const op_call_t *c, hlo_val_t *a, hlo_val_t *b) {
+  const ttpu_dtype_e t = op_result_type(c, 0, 1);
+  map_pair(h, c, 0, 1, t, a, b);
+  *a = hlo_convert(h, *a, map_wide(t));
+  *b = hlo_convert(h, *b, map_wide(t));
+}
+
 /* Same-type binary op named by |detail|. */
 EMIT(bin) {
   hlo_val_t a, b;
-  map_pair(h, c, 0, 1, map_wide(op_result_type(c, 0, 1)), &a, &b);
+  rounded_pair(h, c, &a, &b);
   op_ret(h, c, 0, hlo_bin(h, op_detail(c), a, b));
 }
 
@@ -279,7 +287,7 @@ static void divide(hlo_t *h, const op_call_t *c, const char *mode) {
     op_ret(h, c, 0, hlo_div(h, a, b));
     return;
   }
-  map_pair(h, c, 0, 1, map_wide(t), &a, &b);
+  rounded_pair(h, c, &a, &b);
   op_ret(h, c, 0, *mode == 'f' ? map_floor_divide(h, a, b) : map_truncate(h, hlo_div(h, a, b)));
 }
 
@@ -288,11 +296,10 @@ EMIT(div_mode) { divide(h, c, op_string(c, 2)); }
 
 /* Python's %: the result has the divisor's sign. */
 EMIT(remainder) {
-  const ttpu_dtype_e t = map_wide(op_result_type(c, 0, 1));
   hlo_val_t a, b;
-  map_pair(h, c, 0, 1, t, &a, &b);
+  rounded_pair(h, c, &a, &b);
   const hlo_val_t rem = hlo_rem(h, a, b);
-  if (ttpu_dtype_kind(t) == 'u') {
+  if (ttpu_dtype_kind(hlo_dtype(h, a)) == 'u') {
     op_ret(h, c, 0, rem);
     return;
   }

@@ -76,6 +76,7 @@ hlo_val_t map_sigmoid(hlo_t *h, hlo_val_t x);
 hlo_val_t map_sign_bit(hlo_t *h, hlo_val_t x);  /* floats and integers: i1 */
 hlo_val_t map_is_inf(hlo_t *h, hlo_val_t x);    /* floats: i1 */
 hlo_val_t map_copy_sign(hlo_t *h, hlo_val_t magnitude, hlo_val_t sign);
+hlo_val_t map_digamma(hlo_t *h, hlo_val_t x);
 hlo_val_t map_log_add_exp(hlo_t *h, hlo_val_t a, hlo_val_t b); /* floats and complex */
 /* Maximum and minimum with NaN winning; or and and on bool. |op| is "maximum" or "minimum". */
 hlo_val_t map_extremum(hlo_t *h, const char *op, hlo_val_t a, hlo_val_t b);

@@ -20,7 +20,14 @@ EMIT(atan) {
 /* log2 and log10: a true division keeps exact powers exact. */
 EMIT(log_base) {
   const hlo_val_t x = map_float_arg(h, c, 0);
-  op_ret(h, c, 0, map_div_k(h, hlo_log(h, x), strcmp(op_detail(c), "2") == 0 ? M_LN2 : M_LN10));
+  const double base = strcmp(op_detail(c), "2") == 0 ? M_LN2 : M_LN10;
+  const hlo_val_t value = hlo_log(h, x);
+  if (!ttpu_dtype_is_complex(hlo_dtype(h, x))) {
+    op_ret(h, c, 0, map_div_k(h, value, base));
+    return;
+  }
+  const hlo_val_t re = map_div_k(h, hlo_real(h, value), base); /* by parts: complex division spoils infinities */
+  op_ret(h, c, 0, hlo_complex(h, re, map_div_k(h, hlo_imag(h, value), base)));
 }
 
 EMIT(exp2) {
@@ -46,12 +53,16 @@ EMIT(sigmoid) {
 }
 
 /* digamma has a pole at zero whose side is the sign of zero. */
-EMIT(digamma) {
-  const hlo_val_t x = map_float_arg(h, c, 0);
+hlo_val_t map_digamma(hlo_t *h, hlo_val_t x) {
   const hlo_val_t value = hlo_chlo(h, "digamma", 1, &x);
   const hlo_val_t inf = hlo_like(h, x, INFINITY);
   const hlo_val_t pole = map_copy_sign(h, inf, hlo_neg(h, x));
-  op_ret(h, c, 0, hlo_select(h, map_cmp_k(h, "EQ", x, 0), pole, value));
+  return hlo_select(h, map_cmp_k(h, "EQ", x, 0), pole, value);
+}
+
+EMIT(digamma) {
+  const hlo_val_t x = map_float_arg(h, c, 0);
+  op_ret(h, c, 0, map_digamma(h, x));
 }
 
 EMIT(mvlgamma) {
@@ -106,7 +117,17 @@ EMIT(pow) {
   const ttpu_dtype_e t = map_wide(op_result_type(c, 0, 1));
   hlo_val_t a, b;
   map_pair(h, c, 0, 1, t, &a, &b);
-  op_ret(h, c, 0, map_is_inexact(t) ? hlo_pow(h, a, b) : integer_power(h, c, a, b));
+  if (!map_is_inexact(t)) {
+    op_ret(h, c, 0, integer_power(h, c, a, b));
+    return;
+  }
+  hlo_val_t value = hlo_pow(h, a, b);
+  if (ttpu_dtype_is_complex(t)) { /* log(0) would make it NaN */
+    const hlo_val_t is_zero = map_cmp_k(h, "EQ", a, 0);
+    const hlo_val_t vanishes = hlo_and(h, is_zero, map_cmp_k(h, "GT", hlo_real(h, b), 0));
+    value = map_then_k(h, vanishes, 0, value);
+  }
+  op_ret(h, c, 0, value);
 }
 
 /* --- two operands -------------------------------------------------------------------------------------- */

@@ -258,7 +258,7 @@ EMIT(hash_tensor) {
   const ttpu_dtype_e t = op_arg_dtype(c, 0);
   reduce_t r = reduction(h, c, ttpu_dtype_is_float(t) ? TTPU_F64 : t, 1);
   if (ttpu_dtype_is_complex(t)) {
-    hlo_fail(h, "hash_tensor does not take complex tensors");
+    hlo_fail_code(h, TTPU_UNIMPLEMENTED, "hash_tensor does not take complex tensors");
     return;
   }
   r.x = ttpu_dtype_is_float(t) ? hlo_bitcast(h, r.x, TTPU_U64) : hlo_convert(h, r.x, TTPU_U64);
@@ -308,7 +308,7 @@ static hlo_val_t scan_extremum(hlo_t *h, bool is_max, hlo_val_t x, int dim) {
   return scan(h, is_max ? "maximum" : "minimum", x, is_max ? hlo_lowest(h, t) : hlo_highest(h, t), dim);
 }
 
-/* cummax and cummin: values, and the last place that set or equalled them. */
+/* cummax and cummin: values, and the last place that set or equalled them; the dim is at |detail|'s '@'. */
 EMIT(cummax) {
   const bool is_max = strncmp(op_detail(c), "max", 3) == 0;
   const hlo_val_t x = op_tensor(h, c, 0);
@@ -317,7 +317,7 @@ EMIT(cummax) {
     op_ret(h, c, 1, hlo_const_int(h, TTPU_I64, 0));
     return;
   }
-  const int dim = op_dim(c, 1, hlo_rank(h, x));
+  const int dim = op_dim(c, dims_at(c), hlo_rank(h, x));
   const hlo_val_t top = scan_extremum(h, is_max, x, dim);
   hlo_val_t is_record = hlo_eq(h, x, top);
   if (ttpu_dtype_is_float(hlo_dtype(h, x))) is_record = hlo_or(h, is_record, hlo_is_nan(h, x));

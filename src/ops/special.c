@@ -289,12 +289,88 @@ EMIT(entr) {
 
 static hlo_val_t lgamma_of(hlo_t *h, hlo_val_t x) { return hlo_chlo(h, "lgamma", 1, &x); }
 
+/* Hurwitz' zeta function by Euler and Maclaurin: terms until (q + k) passes 9, then the integral and its corrections.
+ * (chlo.zeta stops after nine terms, which is not enough for negative q.) The loop's state is (round, x, q + k, sum). */
+enum { ZETA_FIRST = 9, ZETA_ROUNDS = 1 << 20 };
+
+static hlo_val_t zeta_is_open(hlo_t *h, const hlo_val_t *s) {
+  const hlo_val_t is_early = map_cmp_k(h, "LT", s[0], ZETA_FIRST);
+  return hlo_or(h, is_early, map_cmp_k(h, "LE", s[2], ZETA_FIRST));
+}
+
+static void zeta_goes_on(hlo_t *h, void *ctx, const hlo_val_t *s, hlo_val_t *results) {
+  (void)ctx;
+  const hlo_val_t is_open = hlo_reduce_all(h, "or", zeta_is_open(h, s));
+  results[0] = hlo_and(h, is_open, map_cmp_k(h, "LT", s[0], ZETA_ROUNDS));
+}
+
+static void zeta_step(hlo_t *h, void *ctx, const hlo_val_t *s, hlo_val_t *results) {
+  (void)ctx;
+  const hlo_val_t is_open = zeta_is_open(h, s);
+  const hlo_val_t at = map_add_k(h, s[2], 1);
+  const hlo_val_t sum = hlo_add(h, s[3], hlo_pow(h, at, hlo_neg(h, s[1])));
+  results[0] = map_add_k(h, s[0], 1);
+  results[1] = s[1];
+  results[2] = hlo_select(h, is_open, at, s[2]);
+  results[3] = hlo_select(h, is_open, sum, s[3]);
+}
+
+static hlo_val_t hurwitz(hlo_t *h, hlo_val_t x, hlo_val_t q) {
+  static const double FACTORIAL_OVER_BERNOULLI[] = {12,
+                                                    -720,
+                                                    30240,
+                                                    -1209600,
+                                                    47900160,
+                                                    -1.8924375803183791606e9,
+                                                    7.47242496e10,
+                                                    -2.950130727918164224e12,
+                                                    1.1646782814350067249e14,
+                                                    -4.5979787224074726105e15,
+                                                    1.8152105401943546773e17,
+                                                    -7.1661652561756670113e18};
+  const hlo_val_t is_pole = map_cmp_k(h, "LE", q, 0);
+  const hlo_val_t is_whole = hlo_eq(h, q, hlo_floor(h, q));
+  const hlo_val_t is_infinite = hlo_and(h, is_pole, is_whole);
+  const hlo_val_t start = map_then_k(h, is_infinite, 1, q);
+  const hlo_val_t minus_x = hlo_neg(h, x);
+  hlo_val_t state[4] = {0, x, start, 0};
+  state[0] = hlo_like(h, x, 0);
+  state[3] = hlo_pow(h, start, minus_x);
+  hlo_while(h, 4, state, zeta_goes_on, zeta_step, NULL, state);
+
+  const hlo_val_t w = state[2];
+  hlo_val_t power = hlo_pow(h, w, minus_x);
+  const hlo_val_t area = hlo_mul(h, power, w);
+  const hlo_val_t integral = hlo_div(h, area, map_sub_k(h, x, 1));
+  hlo_val_t sum = hlo_add(h, state[3], integral);
+  sum = hlo_sub(h, sum, map_mul_k(h, power, 0.5));
+  const double epsilon = hlo_dtype(h, x) == TTPU_F64 ? 0x1p-53 : 0x1p-24;
+  hlo_val_t rising = hlo_full_like(h, x, 1), change = hlo_abs(h, hlo_div(h, power, state[3]));
+  hlo_val_t is_open = map_cmp_k(h, "GE", change, epsilon); /* else the first terms were all */
+  for (int i = 0; i < LENGTH(FACTORIAL_OVER_BERNOULLI); i++) {
+    rising = hlo_mul(h, rising, map_add_k(h, x, 2 * i));
+    power = hlo_div(h, power, w);
+    const hlo_val_t term = map_div_k(h, hlo_mul(h, rising, power), FACTORIAL_OVER_BERNOULLI[i]);
+    sum = hlo_select(h, is_open, hlo_add(h, sum, term), sum);
+    change = hlo_abs(h, hlo_div(h, term, sum));
+    is_open = hlo_and(h, is_open, map_cmp_k(h, "GE", change, epsilon));
+    rising = hlo_mul(h, rising, map_add_k(h, x, 2 * i + 1));
+    power = hlo_div(h, power, w);
+  }
+  /* In this order: negative q needs a whole x, whole q are poles, x = 1 is one, and below 1 there is no value. */
+  const hlo_val_t x_is_broken = hlo_ne(h, x, hlo_floor(h, x));
+  sum = hlo_select(h, map_is_inf(h, state[3]), state[3], sum);
+  sum = map_then_k(h, hlo_and(h, is_pole, x_is_broken), NAN, sum);
+  sum = map_then_k(h, is_infinite, INFINITY, sum);
+  sum = map_then_k(h, map_cmp_k(h, "LT", x, 1), NAN, sum);
+  return map_then_k(h, map_cmp_k(h, "EQ", x, 1), INFINITY, sum);
+}
+
 EMIT(zeta) {
-  hlo_val_t xs[2];
-  map_pair(h, c, 0, 1, map_float_of(c, op_result_type(c, 0, 1)), &xs[0], &xs[1]);
-  xs[0] = map_expand(h, c, xs[0]);
-  xs[1] = map_expand(h, c, xs[1]);
-  op_ret(h, c, 0, hlo_chlo(h, "zeta", 2, xs));
+  hlo_val_t x, q;
+  map_pair(h, c, 0, 1, map_float_of(c, op_result_type(c, 0, 1)), &x, &q);
+  x = map_expand(h, c, x);
+  op_ret(h, c, 0, hurwitz(h, x, map_expand(h, c, q)));
 }
 
 /* The derivative of digamma: reflected below 1/2, raised by its recurrence, then the asymptotic series. */
@@ -322,12 +398,11 @@ EMIT(polygamma) {
   const int64_t n = op_int(c, 0, 0);
   const hlo_val_t x = map_float_arg(h, c, 1);
   if (n == 0) {
-    op_ret(h, c, 0, hlo_chlo(h, "digamma", 1, &x));
+    op_ret(h, c, 0, map_digamma(h, x));
   } else if (n == 1) {
     op_ret(h, c, 0, trigamma(h, x));
   } else {
-    const hlo_val_t xs[2] = {hlo_full_like(h, x, (double)n + 1), x};
-    const hlo_val_t zeta = hlo_chlo(h, "zeta", 2, xs);
+    const hlo_val_t zeta = hurwitz(h, hlo_full_like(h, x, (double)n + 1), x);
     op_ret(h, c, 0, map_mul_k(h, zeta, (n % 2 ? 1 : -1) * tgamma((double)n + 1)));
   }
 }
@@ -429,13 +504,13 @@ EMIT(igamma) {
   value = map_then_k(h, map_cmp_k(h, "EQ", a, INFINITY), at_zero, value);
   const hlo_val_t a_is_zero = map_cmp_k(h, "EQ", a, 0);
   value = map_then_k(h, a_is_zero, 1 - at_zero, value);
-  /* Undefined: negative arguments, NaN, both zero, both infinite. */
-  const hlo_val_t both_zero = hlo_and(h, a_is_zero, map_cmp_k(h, "EQ", x, 0));
+  /* Undefined: negative arguments, both infinite, and zero a without positive x. */
+  const hlo_val_t is_lost = hlo_and(h, a_is_zero, hlo_not(h, map_cmp_k(h, "GT", x, 0)));
   const hlo_val_t both_inf = hlo_and(h, x_is_inf, map_cmp_k(h, "EQ", a, INFINITY));
-  const hlo_val_t a_is_good = map_cmp_k(h, "GE", a, 0);
-  const hlo_val_t is_good = hlo_and(h, a_is_good, map_cmp_k(h, "GE", x, 0));
-  value = map_then_k(h, hlo_or(h, both_zero, both_inf), NAN, value);
-  op_ret(h, c, 0, map_else_k(h, is_good, value, NAN));
+  const hlo_val_t a_is_bad = map_cmp_k(h, "LT", a, 0);
+  const hlo_val_t is_bad = hlo_or(h, a_is_bad, map_cmp_k(h, "LT", x, 0));
+  value = map_then_k(h, hlo_or(h, is_lost, both_inf), NAN, value);
+  op_ret(h, c, 0, map_then_k(h, is_bad, NAN, value));
 }
 
 /* --- orthogonal polynomials --------------------------------------------------------------------------------------- */
