@@ -168,8 +168,10 @@ def _load_shim() -> ctypes.CDLL:
 def _open_shim(path: Path) -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(str(path))
-    except OSError as error:
+        for name in ("ttpu_shim_register", "ttpu_shim_torch_version", "ttpu_shim_fallbacks_json", "ttpu_shim_overloads"):
+            getattr(library, name).restype = ctypes.c_char_p
+        for name in ("ttpu_shim_set_fallback", "ttpu_shim_set_fallback_hook", "ttpu_shim_expect_devices"):
+            getattr(library, name).restype = None
+    except (OSError, AttributeError) as error:
         raise ImportError(f"{error}; `python -m torchtpu build-shim` builds the shim for the installed torch") from None
-    for name in ("ttpu_shim_register", "ttpu_shim_torch_version", "ttpu_shim_fallbacks_json", "ttpu_shim_overloads"):
-        getattr(library, name).restype = ctypes.c_char_p
     return library

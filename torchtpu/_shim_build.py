@@ -109,8 +109,12 @@ def build(package: Path, core: Path, torch: dict[str, str | int], verbose: bool 
         f"-isystem{torch['include']}", f"-isystem{torch['include']}/torch/csrc/api/include",
     ]  # fmt: skip
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        # PyTorch's headers are parsed once. Compilers that find no use for the precompiled form read the header itself.
+        header = shutil.copy(files[0].parent / "precompiled.h", scratch)
+        common += [f"-I{files[0].parent}"]
+        _run_all([[*common, "-x", "c++-header", header, "-o", header + ".gch"]], verbose)
         objects = [os.path.join(scratch, f.stem + ".o") for f in files]
-        commands = [[*common, "-c", str(f), "-o", o] for f, o in zip(files, objects, strict=True)]
+        commands = [[*common, "-include", header, "-c", str(f), "-o", o] for f, o in zip(files, objects, strict=True)]
         _run_all(commands, verbose)
         out = os.path.join(scratch, NAME)
         lib = str(torch["lib"])
