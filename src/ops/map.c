@@ -499,12 +499,13 @@ EMIT(nan_to_num) {
 
 /* --- mantissa and exponent ------------------------------------------------------------------------------- */
 
-/* x = mantissa * 2**exponent with mantissa in [0.5, 1), read from the bits; zero, infinities and NaN keep exponent 0. */
+/* x = mantissa * 2**exponent, mantissa in [0.5, 1), read from the bits; zero, infinities and NaN keep exponent 0. */
 EMIT(frexp) {
   const hlo_val_t x = map_arg(h, c, 0);
   const bool is_double = hlo_dtype(h, x) == TTPU_F64;
   const ttpu_dtype_e bits_type = is_double ? TTPU_I64 : TTPU_I32;
-  const int fraction_bits = is_double ? 52 : 23, exponent_mask = is_double ? 0x7ff : 0xff, bias = is_double ? 1022 : 126;
+  const int fraction_bits = is_double ? 52 : 23, exponent_mask = is_double ? 0x7ff : 0xff;
+  const int bias = is_double ? 1022 : 126; /* of exponents of mantissas in [0.5, 1) */
   const double least_normal = is_double ? DBL_MIN : (double)FLT_MIN;
   const hlo_val_t is_small = map_cmp_k(h, "LT", hlo_abs(h, x), least_normal);
   const hlo_val_t raised = map_mul_k(h, x, ldexp(1, 64));

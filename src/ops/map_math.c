@@ -6,20 +6,37 @@
 #include <string.h>
 
 /* |detail| is the StableHLO op, or a chlo op after '+'. */
-EMIT(un_float) {
+static hlo_val_t function_of(hlo_t *h, const op_call_t *c, hlo_val_t x) {
   const char *op = op_detail(c);
+  return *op == '+' ? hlo_chlo(h, op + 1, 1, &x) : hlo_un(h, op, x);
+}
+
+EMIT(un_float) {
   const hlo_val_t x = map_float_arg(h, c, 0);
-  op_ret(h, c, 0, *op == '+' ? hlo_chlo(h, op + 1, 1, &x) : hlo_un(h, op, x));
+  op_ret(h, c, 0, function_of(h, c, x));
+}
+
+/* Integers take the way over f64 where XLA's f32 functions miss by more than the last bit: results at integers get
+ * compared exactly. */
+static hlo_val_t precise_arg(hlo_t *h, const op_call_t *c) {
+  const hlo_val_t x = map_float_arg(h, c, 0);
+  return map_is_inexact(op_arg_dtype(c, 0)) ? x : hlo_convert(h, x, TTPU_F64);
+}
+
+EMIT(un_precise) {
+  const hlo_val_t x = precise_arg(h, c);
+  op_ret(h, c, 0, function_of(h, c, x));
 }
 
 EMIT(atan) {
   const hlo_val_t x = map_float_arg(h, c, 0);
-  op_ret(h, c, 0, ttpu_dtype_is_complex(hlo_dtype(h, x)) ? hlo_chlo(h, "atan", 1, &x) : hlo_atan2(h, x, hlo_like(h, x, 1)));
+  const bool is_complex = ttpu_dtype_is_complex(hlo_dtype(h, x));
+  op_ret(h, c, 0, is_complex ? hlo_chlo(h, "atan", 1, &x) : hlo_atan2(h, x, hlo_like(h, x, 1)));
 }
 
 /* log2 and log10: a true division keeps exact powers exact. */
 EMIT(log_base) {
-  const hlo_val_t x = map_float_arg(h, c, 0);
+  const hlo_val_t x = precise_arg(h, c);
   const double base = strcmp(op_detail(c), "2") == 0 ? M_LN2 : M_LN10;
   const hlo_val_t value = hlo_log(h, x);
   if (!ttpu_dtype_is_complex(hlo_dtype(h, x))) {

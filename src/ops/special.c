@@ -290,7 +290,7 @@ EMIT(entr) {
 static hlo_val_t lgamma_of(hlo_t *h, hlo_val_t x) { return hlo_chlo(h, "lgamma", 1, &x); }
 
 /* Hurwitz' zeta function by Euler and Maclaurin: terms until (q + k) passes 9, then the integral and its corrections.
- * (chlo.zeta stops after nine terms, which is not enough for negative q.) The loop's state is (round, x, q + k, sum). */
+ * (chlo.zeta stops after nine terms, too early for negative q.) The loop's state is (round, x, q + k, sum). */
 enum { ZETA_FIRST = 9, ZETA_ROUNDS = 1 << 20 };
 
 static hlo_val_t zeta_is_open(hlo_t *h, const hlo_val_t *s) {
@@ -316,18 +316,11 @@ static void zeta_step(hlo_t *h, void *ctx, const hlo_val_t *s, hlo_val_t *result
 }
 
 static hlo_val_t hurwitz(hlo_t *h, hlo_val_t x, hlo_val_t q) {
-  static const double FACTORIAL_OVER_BERNOULLI[] = {12,
-                                                    -720,
-                                                    30240,
-                                                    -1209600,
-                                                    47900160,
-                                                    -1.8924375803183791606e9,
-                                                    7.47242496e10,
-                                                    -2.950130727918164224e12,
-                                                    1.1646782814350067249e14,
-                                                    -4.5979787224074726105e15,
-                                                    1.8152105401943546773e17,
-                                                    -7.1661652561756670113e18};
+  static const double FACTORIAL_OVER_BERNOULLI[] = {
+      12, -720, 30240, -1209600, 47900160, -1.8924375803183791606e9,
+      7.47242496e10, -2.950130727918164224e12, 1.1646782814350067249e14,
+      -4.5979787224074726105e15, 1.8152105401943546773e17, -7.1661652561756670113e18,
+  };
   const hlo_val_t is_pole = map_cmp_k(h, "LE", q, 0);
   const hlo_val_t is_whole = hlo_eq(h, q, hlo_floor(h, q));
   const hlo_val_t is_infinite = hlo_and(h, is_pole, is_whole);
