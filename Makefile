@@ -47,27 +47,27 @@ $(VENV)/.torch:
 	  { echo "torchtpu needs gcc and g++ (on Debian: apt-get install g++)"; exit 1; }
 	@echo "making $(VENV) and installing $(TORCH)"
 	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install -q "$(TORCH)" numpy "scikit-build-core>=0.10" "cmake>=3.21" ninja
+	$(PY) -m pip install -qq "$(TORCH)" numpy "scikit-build-core>=0.10" "cmake>=3.21" ninja
 	@mkdir -p build
 	@touch $@
 
 $(VENV)/.deps: $(VENV)/.torch
-	$(PY) -m pip install -q fastatomstruct-xla-cpu "rich>=13" "click>=8" scikit-learn
+	$(PY) -m pip install -qq fastatomstruct-xla-cpu "rich>=13" "click>=8" scikit-learn
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.deps CMakeLists.txt pyproject.toml $(SOURCES)
 	@echo "building torchtpu"
-	$(PY) -m pip install -q --no-build-isolation --no-deps .
+	$(PY) -m pip install -qq --no-build-isolation --no-deps .
 	@touch $@
 
 # The other two CPU plugins are installed without their dependencies: one of them would bring jax.
 $(VENV)/.test: $(VENV)/.deps
-	$(PY) -m pip install -q pytest pytest-timeout expecttest hypothesis safetensors pypjrt
-	$(PY) -m pip install -q --no-deps xla-cpu-pjrt lammps-jax-pjrt-cpu
+	$(PY) -m pip install -qq pytest pytest-timeout expecttest hypothesis safetensors pypjrt
+	$(PY) -m pip install -qq --no-deps xla-cpu-pjrt lammps-jax-pjrt-cpu
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.deps
-	$(PY) -m pip install -q ruff mypy
+	$(PY) -m pip install -qq ruff mypy
 	@touch $@
 
 clean:

@@ -211,11 +211,12 @@ def _on_host(name: str, op: torch._ops.OpOverload, args: tuple, kwargs: dict):
                 tensor.resize_(host.shape)
             tensor.copy_(host)
             back[id(host)] = tensor
-    return tree_map(lambda v: back[id(v)] if id(v) in back else v.to(device) if isinstance(v, torch.Tensor) else v, result)
+    return tree_map(
+        lambda v: back[id(v)] if id(v) in back else v.to(device) if isinstance(v, torch.Tensor) else v, result
+    )
 
 
 def _tensors(tree) -> list[torch.Tensor]:
     from torch.utils._pytree import tree_leaves
 
     return [v for v in tree_leaves(tree) if isinstance(v, torch.Tensor)]
-

@@ -168,7 +168,12 @@ def _load_shim() -> ctypes.CDLL:
 def _open_shim(path: Path) -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(str(path))
-        for name in ("ttpu_shim_register", "ttpu_shim_torch_version", "ttpu_shim_fallbacks_json", "ttpu_shim_overloads"):
+        for name in (
+            "ttpu_shim_register",
+            "ttpu_shim_torch_version",
+            "ttpu_shim_fallbacks_json",
+            "ttpu_shim_overloads",
+        ):
             getattr(library, name).restype = ctypes.c_char_p
         for name in ("ttpu_shim_set_fallback", "ttpu_shim_set_fallback_hook", "ttpu_shim_expect_devices"):
             getattr(library, name).restype = None

@@ -52,7 +52,9 @@ def info() -> None:
 
     plugin = _plugins.find()
     devices = _table("device")
-    devices.add_row("plugin", f"{plugin.path} ({plugin.source})" if plugin else "none: pip install fastatomstruct-xla-cpu")
+    devices.add_row(
+        "plugin", f"{plugin.path} ({plugin.source})" if plugin else "none: pip install fastatomstruct-xla-cpu"
+    )
     devices.add_row("TPU attached", "yes" if _plugins.has_tpu() else "no")
     others = [p.source for p in _plugins.cpu_plugins() if not plugin or p.path != plugin.path]
     if others:

@@ -52,9 +52,9 @@ def get_eager_mode() -> str:
 def eager_mode(mode: str) -> Iterator[None]:
     """Runs a block in another mode and returns to the one before.
 
-        >>> import torchtpu
-        >>> with torchtpu.eager_mode("debug"):
-        ...     pass
+    >>> import torchtpu
+    >>> with torchtpu.eager_mode("debug"):
+    ...     pass
     """
     before = get_eager_mode()
     set_eager_mode(mode)

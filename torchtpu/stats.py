@@ -26,7 +26,7 @@ def stats() -> dict:
     text = ctypes.c_void_p()
     check(lib.ttpu_stats_json(ctypes.byref(text)))
     try:
-        result = json.loads(ctypes.string_at(text.value))
+        result = json.loads(ctypes.string_at(text.value or 0))
     finally:
         lib.ttpu_free_string(text)
     result["fallbacks"] = fallbacks()
@@ -44,9 +44,9 @@ def fallbacks() -> dict[str, int]:
 def explain(last: int = 10) -> str:
     """Why the latest programs were compiled, and what ran on the host: a text for people.
 
-        >>> import torchtpu
-        >>> print(torchtpu.explain())
-        nothing was compiled
+    >>> import torchtpu
+    >>> print(torchtpu.explain())
+    nothing was compiled
     """
     now = stats()
     lines = [f"{c['milliseconds']:8.1f} ms  {c['key'][:12]}  {c['why']}" for c in now["compiles"][:last]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch.utils._pytree import tree_map, tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 TOLERANCE = {
     torch.float64: (1e-7, 1e-7),
@@ -40,7 +40,7 @@ def assert_same(got, expected, loose: float = 1, strides: bool = True):
     assert len(got_leaves) == len(expected_leaves)
     for g, e in zip(got_leaves, expected_leaves):
         if not isinstance(e, torch.Tensor):
-            assert type(g) is type(e) and (g == e or g != g and e != e), f"{g!r} instead of {e!r}"
+            assert type(g) is type(e) and (g == e or (g != g and e != e)), f"{g!r} instead of {e!r}"
             continue
         assert g.dtype == e.dtype and g.shape == e.shape
         if strides and e.numel() > 1:

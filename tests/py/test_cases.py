@@ -64,7 +64,9 @@ def convolutions_forward_and_backward(d):
 
 @case(loose=30)
 def channels_last_network(d):
-    m = module(lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 2, 1)), d)
+    m = module(
+        lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 2, 1)), d
+    )
     m = m.to(memory_format=torch.channels_last)
     x = rand(2, 3, 8, 8).to(memory_format=torch.channels_last).to(d).requires_grad_()
     y = m(x)
@@ -108,7 +110,11 @@ def embeddings(d):
     (e(torch.tensor([[0, 1, 1, 2]], device=d)) * torch.arange(3.0, device=d)).sum().backward()
     g = module(lambda: nn.Embedding(6, 2, scale_grad_by_freq=True), d)
     g(torch.tensor([1, 1, 3], device=d)).sum().backward()
-    return [e.weight.grad, g.weight.grad, F.embedding(torch.zeros(0, dtype=torch.int64, device=d), torch.ones(3, 2, device=d))]
+    return [
+        e.weight.grad,
+        g.weight.grad,
+        F.embedding(torch.zeros(0, dtype=torch.int64, device=d), torch.ones(3, 2, device=d)),
+    ]
 
 
 @case()
@@ -125,7 +131,11 @@ def embedding_bags(d):
 @case(loose=30)
 def recurrent_networks(d):
     out = []
-    for make in (lambda: nn.LSTM(3, 4, 2, batch_first=True), lambda: nn.GRU(3, 4, bidirectional=True), lambda: nn.RNN(3, 4)):
+    for make in (
+        lambda: nn.LSTM(3, 4, 2, batch_first=True),
+        lambda: nn.GRU(3, 4, bidirectional=True),
+        lambda: nn.RNN(3, 4),
+    ):
         m = module(make, d)
         out += grads(lambda x, m=m: m(x)[0], rand(2, 5, 3).to(d)) + [m.weight_ih_l0.grad]
     return out
@@ -223,7 +233,14 @@ def functional_transforms(d):
     m = module(lambda: nn.Linear(3, 2), d)
     p = dict(m.named_parameters())
     per_sample = vmap(grad(lambda p, a: functional_call(m, p, (a[None],)).pow(2).sum()), in_dims=(None, 0))(p, x)
-    return [vmap(f)(x), vmap(grad(f))(x), jvp(f, (x,), (torch.ones_like(x),)), hessian(f)(x[0]), jacrev(torch.exp)(x[0]), per_sample]
+    return [
+        vmap(f)(x),
+        vmap(grad(f))(x),
+        jvp(f, (x,), (torch.ones_like(x),)),
+        hessian(f)(x[0]),
+        jacrev(torch.exp)(x[0]),
+        per_sample,
+    ]
 
 
 @case()
@@ -347,8 +364,17 @@ def diffusion_sampler(d):
 @case()
 def scatter_and_gather(d):
     src, index, z = rand(4, 5).to(d), ints(3, 4, 5).to(d), torch.ones(4, 5, device=d)
-    out = [z.scatter_reduce(1, index, src, r, include_self=s) for r in ("sum", "prod", "mean", "amax", "amin") for s in (True, False)]
-    return out + [src.gather(1, index), z.scatter_add(0, index, src), torch.take_along_dim(src, index, 1), z.scatter(1, index[:, :1], 5.0)]
+    out = [
+        z.scatter_reduce(1, index, src, r, include_self=s)
+        for r in ("sum", "prod", "mean", "amax", "amin")
+        for s in (True, False)
+    ]
+    return out + [
+        src.gather(1, index),
+        z.scatter_add(0, index, src),
+        torch.take_along_dim(src, index, 1),
+        z.scatter(1, index[:, :1], 5.0),
+    ]
 
 
 @case()
@@ -405,7 +431,13 @@ def multi_tensor_operators(d):
 def rotary_embedding_on_strided_slices(d):
     x = rand(2, 3, 4, 8).to(d)
     a, b = x[..., ::2], x[..., 1::2]
-    return [torch.stack((-b, a), -1).flatten(-2), torch.cat([b, a], -1), torch.roll(x, 3, 1), torch.rot90(x[0, 0]), torch.tensor_split(x, 3, 3)]
+    return [
+        torch.stack((-b, a), -1).flatten(-2),
+        torch.cat([b, a], -1),
+        torch.roll(x, 3, 1),
+        torch.rot90(x[0, 0]),
+        torch.tensor_split(x, 3, 3),
+    ]
 
 
 @case()
@@ -484,4 +516,4 @@ def test_threads_compute_independently():
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
     [t.start() for t in threads]
     [t.join() for t in threads]
-    assert results == {k: True for k in range(4)}
+    assert results == dict.fromkeys(range(4), True)

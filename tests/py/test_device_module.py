@@ -9,6 +9,7 @@ import weakref
 import pytest
 import torch
 import torch.nn as nn
+
 import torchtpu
 
 
@@ -289,4 +290,7 @@ def test_exit_with_pending_work_does_not_hang(run_python):
 def test_command_line(run_python):
     out = run_python("from torchtpu.cli import main; main(['info'], standalone_mode=False)", COLUMNS="200").stdout
     assert "torchtpu" in out and "plugin" in out and "tpu:0" in out and re.search(r"TORCHTPU_CACHE_DIR", out)
-    assert "programs" in run_python("from torchtpu.cli import main; main(['cache', 'stats'], standalone_mode=False)").stdout
+    assert (
+        "programs"
+        in run_python("from torchtpu.cli import main; main(['cache', 'stats'], standalone_mode=False)").stdout
+    )

@@ -35,7 +35,9 @@ def test_promotion_with_python_numbers(dtype, number):
     check(lambda z, y: z * y, zero_dim, torch.ones(2, dtype=torch.int32), loose=4)
 
 
-@pytest.mark.parametrize("source,target", list(itertools.product(ALL, ALL)), ids=lambda d: str(d).removeprefix("torch."))
+@pytest.mark.parametrize(
+    "source,target", list(itertools.product(ALL, ALL)), ids=lambda d: str(d).removeprefix("torch.")
+)
 def test_casts(source, target):
     x = torch.tensor([0, 1, 2, 100, 57, 3]).to(source)
     check(lambda x: x.to(target), x)
@@ -91,7 +93,19 @@ def test_shifts_and_bits():
 
 def test_bool_arithmetic():
     def run(v):
-        return v + v, v * v, v | ~v, v ^ True, v.any(), v.all(), v.int() - 1, v.float().mean(), v.max(), v & 1, v.cumsum(0)
+        return (
+            v + v,
+            v * v,
+            v | ~v,
+            v ^ True,
+            v.any(),
+            v.all(),
+            v.int() - 1,
+            v.float().mean(),
+            v.max(),
+            v & 1,
+            v.cumsum(0),
+        )
 
     check(run, torch.tensor([True, False, True]))
     with pytest.raises(RuntimeError):

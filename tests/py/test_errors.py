@@ -5,6 +5,7 @@ import os
 import pytest
 import torch
 import torch.nn.functional as F
+
 import torchtpu
 
 
@@ -60,7 +61,13 @@ def test_raised_by_the_call_with_pytorchs_type(name, every_mode):
 
 def test_operands_on_two_devices():
     a, b = torch.ones(3, device="tpu"), torch.ones(3)
-    for f in (lambda: a + b, lambda: torch.cat([a, b]), lambda: F.linear(a, b[None]), lambda: a.mul_(b), lambda: b.add_(a)):
+    for f in (
+        lambda: a + b,
+        lambda: torch.cat([a, b]),
+        lambda: F.linear(a, b[None]),
+        lambda: a.mul_(b),
+        lambda: b.add_(a),
+    ):
         with pytest.raises(RuntimeError, match="device"):
             f()
     assert torch.equal(a.cpu(), b)

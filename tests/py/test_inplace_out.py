@@ -86,7 +86,11 @@ def test_out_into_a_strided_view(name):
 
 
 def test_out_casts_as_on_the_cpu():
-    check(lambda a, b: torch.add(a, b, out=torch.zeros(3, 4, dtype=torch.float64, device=a.device)), values(3, 4), values(3, 4))
+    check(
+        lambda a, b: torch.add(a, b, out=torch.zeros(3, 4, dtype=torch.float64, device=a.device)),
+        values(3, 4),
+        values(3, 4),
+    )
     x = torch.ones(3, device="tpu")
     with pytest.raises(RuntimeError, match="can't be cast"):
         torch.add(x, x, out=torch.zeros(3, dtype=torch.int64, device="tpu"))
@@ -106,10 +110,19 @@ ERRORS = {
     "int from float": (lambda x: x.long().add_(1.5), RuntimeError),
     "bool from float": (lambda x: (x > 0).mul_(x), RuntimeError),
     "into an expanded tensor": (lambda x: x[:1].expand(3, 4).add_(1), RuntimeError),
-    "source overlaps target": (lambda x: x.flatten()[1:].add_(x.flatten()[:-1]) if x.is_meta else x[1:].add_(x[:-1]), RuntimeError),
-    "out on another device": (lambda x: torch.add(x, x, out=torch.empty(3, 4, device="meta" if x.is_cpu else "cpu")), RuntimeError),
+    "source overlaps target": (
+        lambda x: x.flatten()[1:].add_(x.flatten()[:-1]) if x.is_meta else x[1:].add_(x[:-1]),
+        RuntimeError,
+    ),
+    "out on another device": (
+        lambda x: torch.add(x, x, out=torch.empty(3, 4, device="meta" if x.is_cpu else "cpu")),
+        RuntimeError,
+    ),
     "leaf that needs a gradient": (lambda x: x.requires_grad_().add_(1), RuntimeError),
-    "out needs a gradient": (lambda x: torch.exp(x, out=torch.empty(3, 4, device=x.device, requires_grad=True)), RuntimeError),
+    "out needs a gradient": (
+        lambda x: torch.exp(x, out=torch.empty(3, 4, device=x.device, requires_grad=True)),
+        RuntimeError,
+    ),
 }
 
 

@@ -9,9 +9,10 @@ import itertools
 
 import pytest
 import torch
-import torchtpu
 from helpers import TOLERANCE, host, tensors
 from torch.utils._pytree import tree_map
+
+import torchtpu
 
 common = pytest.importorskip("torch.testing._internal.common_methods_invocations", reason="needs expecttest")
 
@@ -58,7 +59,11 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("op", ops, ids=name_of)
         return
     full = metafunc.config.getoption("--opinfo") == "full"
-    dtypes = [torch.float32, torch.int64, torch.bfloat16, torch.bool, torch.complex64] if full else [torch.float32, torch.int64]
+    dtypes = (
+        [torch.float32, torch.int64, torch.bfloat16, torch.bool, torch.complex64]
+        if full
+        else [torch.float32, torch.int64]
+    )
     pairs = [(op, d) for op in selected(metafunc.config) for d in dtypes if d in op.dtypes]
     metafunc.parametrize("op,dtype", pairs, ids=[f"{name_of(o)}-{str(d)[6:]}" for o, d in pairs])
 
@@ -90,7 +95,9 @@ def compare(got, expected, dtype, factor=1):
     for g, e in zip(ours, theirs):
         assert g.device.type == "tpu" and g.dtype == e.dtype and g.shape == e.shape
         rtol, atol = (t * LOOSE * factor for t in TOLERANCE.get(e.dtype, (0, 0)))
-        torch.testing.assert_close(g.detach().cpu(), e.detach(), rtol=rtol, atol=atol, equal_nan=True, check_stride=False)
+        torch.testing.assert_close(
+            g.detach().cpu(), e.detach(), rtol=rtol, atol=atol, equal_nan=True, check_stride=False
+        )
 
 
 def samples(op, dtype, grad, config):
@@ -169,7 +176,7 @@ def test_errors(op):
             continue
         try:
             op(arguments[0], *arguments[1], **arguments[2])
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             expected = type(error)
         else:
             continue

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+
 import torchtpu
 
 pytestmark = pytest.mark.usefixtures("no_fallback")

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+
 import torchtpu
 
 pytestmark = pytest.mark.usefixtures("no_fallback")
@@ -117,7 +118,7 @@ def test_checkpoint_draws_the_same_mask():
     gradients = []
     for wrapped in (False, True):
         x = torch.ones(8, 16, device="tpu", requires_grad=True)
-        f = lambda t: F.dropout(t @ weight, 0.5)  # noqa: E731
+        f = lambda t: F.dropout(t @ weight, 0.5)
         torch.manual_seed(7)
         y = checkpoint(f, x, use_reentrant=False) if wrapped else f(x)
         torch.rand(3, device="tpu")

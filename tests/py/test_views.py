@@ -64,7 +64,9 @@ def test_writing_through_a_view(name, every_mode):
     check(write, grid(2, 4, 5))
 
 
-@pytest.mark.parametrize("first,second", list(itertools.product(["transpose", "slice", "select", "diagonal"], repeat=2)))
+@pytest.mark.parametrize(
+    "first,second", list(itertools.product(["transpose", "slice", "select", "diagonal"], repeat=2))
+)
 def test_views_of_views_share(first, second):
     def write(x):
         a = READS[first](x)
@@ -178,7 +180,15 @@ def test_conjugate_and_negative_bits():
     def run(z):
         c = z.conj()
         imaginary = c.imag
-        return c + 0, imaginary, imaginary.clone(), c.resolve_conj(), torch.stack([imaginary, imaginary]), c.sum(), z @ c
+        return (
+            c + 0,
+            imaginary,
+            imaginary.clone(),
+            c.resolve_conj(),
+            torch.stack([imaginary, imaginary]),
+            c.sum(),
+            z @ c,
+        )
 
     check(run, torch.tensor([1 + 2j, 3 - 4j]))
     z = torch.tensor([1 + 2j, 3 - 4j], device="tpu")
