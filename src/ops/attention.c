@@ -217,7 +217,7 @@ enum { TOP, SUM, VALUE, ROW_STATE };
 
 static void see_block(hlo_t *h, const attention_t *a, const block_t *b, hlo_val_t q, hlo_val_t *r) {
   const hlo_val_t k = block_of(h, a->k, 2, b->col, a->col_block), v = block_of(h, a->v, 2, b->col, a->col_block);
-  const hlo_val_t s = scores(h, a, b, q, k), here = hlo_reduce_dim(h, "maximum", s, 4);
+  const hlo_val_t s = scores(h, a, b, q, k), here = nn_top(h, s, 4);
   const hlo_val_t top = r[TOP] ? hlo_max(h, r[TOP], here) : here, base = finite_top(h, top);
   const hlo_val_t p = hlo_exp(h, hlo_sub(h, s, spread_rows(h, base, s))), sum = hlo_reduce_dim(h, "add", p, 4);
   const hlo_val_t weights = join_rows(h, a, drop(h, a, kept(h, a, b, p), p)), value = split_rows(h, a, product(h, a, weights, 3, v, 2));
@@ -340,7 +340,7 @@ void op_emit_attention(hlo_t *h, const op_call_t *c) {
 enum { DQ, DK, DV, DS, GRADS };
 
 static hlo_val_t row_lse(hlo_t *h, hlo_val_t s) {
-  const hlo_val_t top = finite_top(h, hlo_reduce_dim(h, "maximum", s, 4));
+  const hlo_val_t top = finite_top(h, nn_top(h, s, 4));
   const hlo_val_t sum = hlo_reduce_dim(h, "add", hlo_exp(h, hlo_sub(h, s, spread_rows(h, top, s))), 4);
   return hlo_add(h, top, hlo_log(h, sum));
 }

@@ -49,6 +49,18 @@ static inline hlo_val_t nn_keep(hlo_t *h, hlo_val_t keep, hlo_val_t x) {
 static inline hlo_val_t nn_sum(hlo_t *h, hlo_val_t x, int count, const int *dims) {
   return hlo_reduce(h, "add", x, count, dims);
 }
+/* Maximum along |dim| that may lose a NaN: for softmax, whose sum of exponentials brings it back. Not only faster than
+ * hlo_reduce_dim: libtpu 0.0.52 crashes on a softmax of masked values whose maximum is a region of compare and select. */
+static inline void nn_plain_maximum(hlo_t *h, void *ctx, const hlo_val_t *args, hlo_val_t *results) {
+  (void)ctx;
+  results[0] = hlo_raw(h, "stablehlo.maximum", 2, args, "", hlo_dtype(h, args[0]), 0, NULL);
+}
+static inline hlo_val_t nn_top(hlo_t *h, hlo_val_t x, int dim) {
+  const hlo_val_t lowest = hlo_lowest(h, hlo_dtype(h, x));
+  hlo_val_t top = 0;
+  hlo_reduce_n(h, 1, &x, &lowest, 1, &dim, nn_plain_maximum, NULL, &top);
+  return top;
+}
 static inline hlo_val_t nn_spread_dim(hlo_t *h, hlo_val_t x, hlo_val_t like, int dim) {
   return hlo_spread(h, x, like, 1, &dim);
 }

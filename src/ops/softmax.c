@@ -12,7 +12,7 @@ static hlo_val_t as_result(hlo_t *h, const op_call_t *c, hlo_val_t y) {
 }
 
 static hlo_val_t minus_max(hlo_t *h, hlo_val_t x, int dim) {
-  const hlo_val_t top = hlo_reduce_dim(h, "maximum", x, dim);
+  const hlo_val_t top = nn_top(h, x, dim);
   return hlo_sub(h, x, nn_spread_dim(h, top, x, dim));
 }
 
