@@ -176,15 +176,14 @@ EMIT(xlog) {
 }
 
 hlo_val_t map_log_add_exp(hlo_t *h, hlo_val_t a, hlo_val_t b) {
-  if (ttpu_dtype_is_complex(hlo_dtype(h, a))) {
+  if (ttpu_dtype_is_complex(hlo_dtype(h, a))) { /* from the larger real part, whose phase stays as it is */
     const hlo_val_t a_re = hlo_real(h, a);
-    const hlo_val_t b_re = hlo_real(h, b);
-    const hlo_val_t top = hlo_max(h, a_re, b_re);
-    const hlo_val_t bounded = map_else_k(h, hlo_is_finite(h, top), top, 0);
-    const hlo_val_t shift = hlo_complex(h, bounded, hlo_mul(h, bounded, hlo_like(h, bounded, 0)));
-    const hlo_val_t first = hlo_exp(h, hlo_sub(h, a, shift));
-    const hlo_val_t second = hlo_exp(h, hlo_sub(h, b, shift));
-    return hlo_add(h, hlo_log(h, hlo_add(h, first, second)), shift);
+    const hlo_val_t is_less = hlo_lt(h, a_re, hlo_real(h, b));
+    const hlo_val_t low = hlo_select(h, is_less, a, b);
+    const hlo_val_t high = hlo_select(h, is_less, b, a);
+    const hlo_val_t share = hlo_exp(h, hlo_sub(h, low, high));
+    const hlo_val_t sum = hlo_add(h, high, hlo_log1p(h, share));
+    return hlo_select(h, map_cmp_k(h, "EQ", hlo_real(h, high), -INFINITY), low, sum);
   }
   const hlo_val_t top = hlo_max(h, a, b);
   const hlo_val_t gap = hlo_neg(h, hlo_abs(h, hlo_sub(h, a, b)));
