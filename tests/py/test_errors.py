@@ -1,6 +1,7 @@
 """Errors: what can be known without data is raised by the call, in every mode; afterwards the device still works."""
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -147,7 +148,7 @@ def test_wrong_plugin(run_python, tmp_path, kind):
     if kind == "text":
         path.write_text("not a library")
     elif kind == "other library":
-        path.write_bytes(open(os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so"), "rb").read())
+        path.write_bytes(Path(torch.__file__).parent.joinpath("lib", "libc10.so").read_bytes())
     elif kind == "folder":
         path.mkdir()
     code = (

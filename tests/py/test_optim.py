@@ -35,12 +35,18 @@ def mlp(width):
 
 def digits():
     torch.manual_seed(0)
-    model = example("digits").network()
+    module = example("digits")
+    model = module.network()
     for layer in model:
         if isinstance(layer, nn.Dropout):
             layer.p = 0.0
-    x, y = rand(64, 1, 8, 8), torch.randint(10, (64,), generator=torch.Generator().manual_seed(1))
-    return model, lambda m, i, d: F.cross_entropy(m(x.roll(i, 3).to(d)), y.to(d))
+    x, y, _, _ = module.data("cpu")
+
+    def loss(m, i, d):
+        batch = slice(28 * i, 28 * i + 64)
+        return F.cross_entropy(m(x[batch].to(d)), y[batch].to(d))
+
+    return model, loss
 
 
 def gpt():
@@ -59,7 +65,8 @@ ADAMW = {
 RUNS = {
     "mlp-4096": (lambda: mlp(4096), SGD, 5),
     "mlp-128": (lambda: mlp(128), SGD, 50),
-    "digits": (digits, SGD, 50),
+    # At a higher rate one ReLU that flips changes all later losses: CPU float32 and float64 then differ by percents.
+    "digits": (digits, lambda p: torch.optim.SGD(p, 1e-3, momentum=0.9), 50),
     "gpt-plain": (gpt, ADAMW["plain"], 50),
     "gpt-foreach": (gpt, ADAMW["foreach"], 50),
     "gpt-fused": (gpt, ADAMW["fused"], 50),
@@ -76,8 +83,8 @@ def train(build, make_optimizer, steps, device):
         loss = loss_of(model, i, device)
         loss.backward()
         optimizer.step()
-        losses.append(loss.detach())
-    return torch.stack(losses).cpu(), model
+        losses.append(loss.item())
+    return torch.tensor(losses), model
 
 
 @pytest.mark.parametrize("name", RUNS)
