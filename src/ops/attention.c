@@ -1,16 +1,16 @@
 /* attention.c: scaled dot product attention and its gradient, as one operator each.
  *
- * softmax(q k^T * scale + bias) v, with a causal mask aligned to the upper left, dropout, grouped queries, and rows that
- * see nothing giving 0. Queries of one key head are rows of one product: everything is [batch, key heads, group, row, x].
- * Short key lines are done whole. Long ones run as loops over blocks of queries and keys with a running maximum and
- * sum, so that memory grows with the length and not with its square; blocks above the diagonal are skipped.
+ * softmax(q k^T * scale + bias) v, with a causal mask aligned to the upper left, dropout, grouped queries, and rows
+ * that see nothing giving 0. Queries of one key head are rows of one product: everything is [batch, key heads, group,
+ * row, x]. Short key lines are done whole. Long ones run as loops over blocks of queries and keys with a running
+ * maximum and sum, so that memory grows with the length and not with its square; blocks above the diagonal are skipped.
  * The forward returns logsumexp and the random state of its dropout, from which the gradient rebuilds the weights.
  */
 #include "ops/nn.h"
 #include "ops/random.h"
 
-/* Measured on the CPU plugin, (4, 8, 1024, 64) causal: blocks of 2^20 scores run 3 times as fast as the whole plane, and
- * blocks of 2^22 half as fast as these. */
+/* Measured on the CPU plugin, (4, 8, 1024, 64) causal: blocks of 2^20 scores run 3 times as fast as the whole plane,
+ * and blocks of 2^22 half as fast as these. */
 enum {
   KEY_BLOCK = 256,
   MAX_WHOLE_LINE = 256,      /* keys that are handled in one piece */
@@ -22,10 +22,10 @@ enum {
 typedef struct {
   int64_t batch, heads, group, rows, cols, depth, value_depth; /* heads: key heads; group: query heads a key head */
   int64_t row_block, col_block, row_blocks, col_blocks;
-  ttpu_dtype_e type;     /* of scores and sums */
-  hlo_val_t q, k, v;     /* [b, h, group, rows, depth], [b, h, cols, depth], [b, h, cols, value_depth]; padded to blocks */
-  hlo_val_t bias;        /* 5 dims, each full (padded) or 1; 0: none */
-  hlo_val_t state;       /* ui64[2] of the dropout */
+  ttpu_dtype_e type; /* of scores and sums */
+  hlo_val_t q, k, v; /* [b, h, group, rows, depth], [b, h, cols, depth], [b, h, cols, value_depth]; padded to blocks */
+  hlo_val_t bias;    /* 5 dims, each full (padded) or 1; 0: none */
+  hlo_val_t state;   /* ui64[2] of the dropout */
   hlo_val_t dout, lse, delta; /* gradient only: [b, h, group, rows, value_depth] and twice [b, h, group, rows] */
   double scale, dropout;
   bool causal, wants_bias; /* wants_bias: the bias's gradient is asked for */
@@ -50,8 +50,8 @@ static hlo_val_t pad_with(hlo_t *h, hlo_val_t x, double value, int dim, int64_t 
 static hlo_val_t pad_to(hlo_t *h, hlo_val_t x, int dim, int64_t size) { return pad_with(h, x, 0, dim, size); }
 
 /* Reads q, k, v and the bias from the arguments at |first| and picks the blocks. */
-static bool read_attention(hlo_t *h, const op_call_t *c, int first, int bias_arg, int dropout_arg, int causal_arg, int scale_arg,
-                           attention_t *a) {
+static bool read_attention(hlo_t *h, const op_call_t *c, int first, int bias_arg, int dropout_arg, int causal_arg,
+                           int scale_arg, attention_t *a) {
   const hlo_val_t q = op_tensor(h, c, first), k = op_tensor(h, c, first + 1), v = op_tensor(h, c, first + 2);
   if (hlo_failed(h)) return false;
   const int rank = hlo_rank(h, q);
@@ -59,12 +59,17 @@ static bool read_attention(hlo_t *h, const op_call_t *c, int first, int bias_arg
     hlo_fail(h, "%s: query, key and value must have 3 or 4 dimensions each, the same number", op_name(c));
     return false;
   }
-  *a = (attention_t){.batch = rank == 4 ? hlo_dim(h, q, 0) : 1, .heads = hlo_dim(h, k, -3), .rows = hlo_dim(h, q, -2),
-                     .cols = hlo_dim(h, k, -2), .depth = hlo_dim(h, q, -1), .value_depth = hlo_dim(h, v, -1)};
+  *a = (attention_t){.batch = rank == 4 ? hlo_dim(h, q, 0) : 1,
+                     .heads = hlo_dim(h, k, -3),
+                     .rows = hlo_dim(h, q, -2),
+                     .cols = hlo_dim(h, k, -2),
+                     .depth = hlo_dim(h, q, -1),
+                     .value_depth = hlo_dim(h, v, -1)};
   const int64_t query_heads = hlo_dim(h, q, -3);
-  if (a->heads == 0 || query_heads % a->heads != 0 || hlo_dim(h, v, -3) != a->heads || (rank == 4 && hlo_dim(h, k, 0) != a->batch) ||
-      (rank == 4 && hlo_dim(h, v, 0) != a->batch)) {
-    hlo_fail(h, "%s: key and value need the query's batch and a number of heads that divides the query's (%lld and %lld)",
+  if (a->heads == 0 || query_heads % a->heads != 0 || hlo_dim(h, v, -3) != a->heads ||
+      (rank == 4 && hlo_dim(h, k, 0) != a->batch) || (rank == 4 && hlo_dim(h, v, 0) != a->batch)) {
+    hlo_fail(h,
+             "%s: key and value need the query's batch and a number of heads that divides the query's (%lld and %lld)",
              op_name(c), (long long)a->heads, (long long)query_heads);
     return false;
   }
@@ -210,7 +215,7 @@ static hlo_val_t divisor(hlo_t *h, hlo_val_t sum) {
   return hlo_select(h, blind, hlo_full_like(h, sum, 1), sum);
 }
 
-/* --- forward ------------------------------------------------------------------------------------------------------- */
+/* --- forward ------------------------------------------------------------------------------------------------------ */
 
 /* Running state of a block of rows: maximum, sum of weights, weighted sum of values. */
 enum { TOP, SUM, VALUE, ROW_STATE };
@@ -220,7 +225,8 @@ static void see_block(hlo_t *h, const attention_t *a, const block_t *b, hlo_val_
   const hlo_val_t s = scores(h, a, b, q, k), here = nn_top(h, s, 4);
   const hlo_val_t top = r[TOP] ? hlo_max(h, r[TOP], here) : here, base = finite_top(h, top);
   const hlo_val_t p = hlo_exp(h, hlo_sub(h, s, spread_rows(h, base, s))), sum = hlo_reduce_dim(h, "add", p, 4);
-  const hlo_val_t weights = join_rows(h, a, drop(h, a, kept(h, a, b, p), p)), value = split_rows(h, a, product(h, a, weights, 3, v, 2));
+  const hlo_val_t weights = join_rows(h, a, drop(h, a, kept(h, a, b, p), p)),
+                  value = split_rows(h, a, product(h, a, weights, 3, v, 2));
   if (!r[TOP]) {
     r[SUM] = sum, r[VALUE] = value;
   } else {
@@ -300,7 +306,8 @@ static void ret_state(hlo_t *h, const op_call_t *c, hlo_val_t state) {
   int64_t word = 1;
   for (int k = op_result_count(c) - 1; k >= 2 && word >= 0; k--) {
     if (!op_result_wanted(c, k)) continue;
-    const hlo_val_t v = state ? hlo_slice_dim(h, state, 0, word, word + 1, 1) : hlo_full(h, TTPU_U64, 1, (const int64_t[]){1}, 0);
+    const hlo_val_t v =
+        state ? hlo_slice_dim(h, state, 0, word, word + 1, 1) : hlo_full(h, TTPU_U64, 1, (const int64_t[]){1}, 0);
     op_ret(h, c, k, as_result(h, c, k, hlo_convert(h, v, TTPU_I64)));
     word--;
   }
@@ -335,7 +342,7 @@ void op_emit_attention(hlo_t *h, const op_call_t *c) {
   if (op_result_wanted(c, 1)) op_ret(h, c, 1, as_result(h, c, 1, lse));
 }
 
-/* --- gradient: with p = exp(s - lse), ds = p * (dropped(dout v^T) - delta), delta = sum(dout * out) ----------------- */
+/* --- gradient: with p = exp(s - lse), ds = p * (dropped(dout v^T) - delta), delta = sum(dout * out) --------------- */
 
 enum { DQ, DK, DV, DS, GRADS };
 
@@ -418,7 +425,8 @@ static void backward_cols(hlo_t *h, void *ctx, const hlo_val_t *args, hlo_val_t 
   loop_t l = {.a = a, .block = {.col = col}};
   l.k = block_of(h, a->k, 2, col, a->col_block);
   l.v = block_of(h, a->v, 2, col, a->col_block);
-  const int64_t kd[4] = {a->batch, a->heads, a->col_block, a->depth}, vd[4] = {a->batch, a->heads, a->col_block, a->value_depth};
+  const int64_t kd[4] = {a->batch, a->heads, a->col_block, a->depth},
+                vd[4] = {a->batch, a->heads, a->col_block, a->value_depth};
   hlo_val_t carried[2 + BACK_STATE], r[2 + BACK_STATE] = {0};
   carried[0] = hlo_const_int(h, TTPU_I64, 0);
   if (a->causal) { /* rows above the column block see none of it */
@@ -437,8 +445,8 @@ static void backward_cols(hlo_t *h, void *ctx, const hlo_val_t *args, hlo_val_t 
   if (a->wants_bias) results[DS] = r[2 + DS];
 }
 
-/* grad_out, query, key, value, attn_bias, grad_input_mask, out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p,
- * is_causal, philox_seed, philox_offset, scale */
+/* grad_out, query, key, value, attn_bias, grad_input_mask, out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k,
+ * dropout_p, is_causal, philox_seed, philox_offset, scale */
 void op_emit_attention_backward(hlo_t *h, const op_call_t *c) {
   attention_t a;
   if (!read_attention(h, c, 1, 4, 12, 13, 16, &a)) return;

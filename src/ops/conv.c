@@ -63,8 +63,12 @@ static bool is_empty(hlo_t *h, hlo_val_t a, hlo_val_t b) { return hlo_numel(h, a
  * asks for: an output padding of a whole stride or more adds some to the gradient of a transposed convolution. */
 static hlo_val_t correlate(hlo_t *h, hlo_val_t x, hlo_val_t w, const geometry_t *g, int rank, const int64_t *dims) {
   if (is_empty(h, x, w)) return hlo_full(h, hlo_dtype(h, x), rank, dims, 0);
-  const hlo_conv_t conv = {.spatial = g->spatial, .stride = g->stride, .pad_low = g->pad, .pad_high = g->pad,
-                           .rhs_dilation = g->dilation, .feature_groups = g->groups};
+  const hlo_conv_t conv = {.spatial = g->spatial,
+                           .stride = g->stride,
+                           .pad_low = g->pad,
+                           .pad_high = g->pad,
+                           .rhs_dilation = g->dilation,
+                           .feature_groups = g->groups};
   return crop(h, hlo_convolution(h, x, w, &conv), g->spatial, NULL, dims + 2);
 }
 
@@ -102,9 +106,14 @@ static hlo_val_t spread_back(hlo_t *h, hlo_val_t y, hlo_val_t w, const geometry_
     const int64_t reach = (hlo_dim(h, w, 2 + d) - 1) * g->dilation[d];
     result[2 + d] = (hlo_dim(h, y, 2 + d) - 1) * g->stride[d] + 1 + low[d] + high[d] - reach;
   }
-  const hlo_conv_t conv = {.spatial = g->spatial, .pad_low = low, .pad_high = high, .lhs_dilation = g->stride,
-                           .rhs_dilation = g->dilation, .feature_groups = g->groups,
-                           .dimension_numbers = numbers.text, .result_dims = result};
+  const hlo_conv_t conv = {.spatial = g->spatial,
+                           .pad_low = low,
+                           .pad_high = high,
+                           .lhs_dilation = g->stride,
+                           .rhs_dilation = g->dilation,
+                           .feature_groups = g->groups,
+                           .dimension_numbers = numbers.text,
+                           .result_dims = result};
   const hlo_val_t x = hlo_convolution(h, y, w, &conv);
   return crop(h, x, g->spatial, drop, dims + 2);
 }
@@ -138,9 +147,14 @@ static hlo_val_t kernel_back(hlo_t *h, hlo_val_t x, hlo_val_t y, const geometry_
     roles = "bfiofb";
   }
   const numbers_t numbers = dimension_numbers(g->spatial, roles);
-  const hlo_conv_t conv = {.spatial = g->spatial, .stride = g->dilation, .pad_low = g->pad, .pad_high = high,
-                           .rhs_dilation = g->stride, .feature_groups = g->groups,
-                           .dimension_numbers = numbers.text, .result_dims = result};
+  const hlo_conv_t conv = {.spatial = g->spatial,
+                           .stride = g->dilation,
+                           .pad_low = g->pad,
+                           .pad_high = high,
+                           .rhs_dilation = g->stride,
+                           .feature_groups = g->groups,
+                           .dimension_numbers = numbers.text,
+                           .result_dims = result};
   const hlo_val_t w = hlo_convolution(h, x, y, &conv);
   return crop(h, w, g->spatial, NULL, dims + 2);
 }
@@ -164,7 +178,9 @@ static bool read_geometry(hlo_t *h, const op_call_t *c, int first, hlo_val_t x, 
   return true;
 }
 
-static hlo_val_t add_bias(hlo_t *h, hlo_val_t y, hlo_val_t bias) { return bias ? hlo_add(h, y, nn_along(h, bias, y, 1)) : y; }
+static hlo_val_t add_bias(hlo_t *h, hlo_val_t y, hlo_val_t bias) {
+  return bias ? hlo_add(h, y, nn_along(h, bias, y, 1)) : y;
+}
 
 void op_emit_convolution(hlo_t *h, const op_call_t *c) {
   geometry_t g;
@@ -183,9 +199,13 @@ static void emit_backward(hlo_t *h, const op_call_t *c, int first, bool transpos
   if (!read_geometry(h, c, first, x, groups, &g)) return;
   const int rank = hlo_rank(h, x);
   if (op_result_wanted(c, 0))
-    op_ret(h, c, 0, transposed ? correlate(h, dy, w, &g, rank, hlo_dims(h, x)) : spread_back(h, dy, w, &g, rank, hlo_dims(h, x)));
+    op_ret(
+        h, c, 0,
+        transposed ? correlate(h, dy, w, &g, rank, hlo_dims(h, x)) : spread_back(h, dy, w, &g, rank, hlo_dims(h, x)));
   if (op_result_wanted(c, 1))
-    op_ret(h, c, 1, transposed ? kernel_back(h, dy, x, &g, rank, hlo_dims(h, w)) : kernel_back(h, x, dy, &g, rank, hlo_dims(h, w)));
+    op_ret(
+        h, c, 1,
+        transposed ? kernel_back(h, dy, x, &g, rank, hlo_dims(h, w)) : kernel_back(h, x, dy, &g, rank, hlo_dims(h, w)));
   if (op_result_wanted(c, 2)) {
     int dims[MAX_SPATIAL + 1] = {0};
     for (int d = 0; d < g.spatial; d++) dims[1 + d] = 2 + d;
@@ -201,7 +221,7 @@ void op_emit_convolution_backward_overrideable(hlo_t *h, const op_call_t *c) {
   emit_backward(h, c, 3, op_bool(c, 6, false), op_int(c, 8, 1));
 }
 
-/* --- the forms with a kernel_size argument: self, weight, kernel_size, bias, stride, padding, ... ------------------- */
+/* --- the forms with a kernel_size argument: self, weight, kernel_size, bias, stride, padding, ... ----------------- */
 
 /* The detail names the form: "plain", "dilated" (dilation last), "transposed" (output_padding, dilation). */
 void op_emit_slow_convolution(hlo_t *h, const op_call_t *c) {
@@ -217,7 +237,8 @@ void op_emit_slow_convolution(hlo_t *h, const op_call_t *c) {
   int64_t dims[MAX_SPATIAL + 2] = {1};
   nn_ints(c, form == 'd' ? 6 : form == 't' ? 7 : -1, spatial, 1, g.dilation);
   for (int i = 0; i < rank && missing >= 0; i++) dims[i + missing] = op_result_dims(c, 0)[i];
-  const hlo_val_t y = form == 't' ? spread_back(h, x, w, &g, spatial + 2, dims) : correlate(h, x, w, &g, spatial + 2, dims);
+  const hlo_val_t y =
+      form == 't' ? spread_back(h, x, w, &g, spatial + 2, dims) : correlate(h, x, w, &g, spatial + 2, dims);
   const hlo_val_t z = add_bias(h, y, nn_optional(h, c, 3, hlo_dtype(h, x)));
   op_ret(h, c, 0, hlo_reshape(h, z, rank, op_result_dims(c, 0)));
 }

@@ -36,7 +36,8 @@ static hlo_val_t targets(hlo_t *h, const op_call_t *c, int i, hlo_val_t size, in
     const int64_t width = hlo_dim(h, t, 1);
     return width < most ? hlo_pad_dim(h, t, 0, 1, 0, most - width) : hlo_slice_dim(h, t, 1, 0, most, 1);
   }
-  const hlo_val_t row = hlo_iota(h, TTPU_I64, 2, square, 0), earlier = hlo_lt(h, row, hlo_iota(h, TTPU_I64, 2, square, 1));
+  const hlo_val_t row = hlo_iota(h, TTPU_I64, 2, square, 0),
+                  earlier = hlo_lt(h, row, hlo_iota(h, TTPU_I64, 2, square, 1));
   const hlo_val_t before = hlo_reduce_dim(h, "add", nn_keep(h, earlier, hlo_expand(h, size, 2, square)), 0);
   const hlo_val_t start = hlo_unsqueeze(h, before, 1);
   hlo_val_t at = hlo_add(h, start, hlo_iota(h, TTPU_I64, 2, dims, 1));
@@ -49,14 +50,18 @@ static bool read_ctc(hlo_t *h, const op_call_t *c, int first, int blank, int64_t
   const hlo_val_t x = nn_tensor(h, c, first);
   if (hlo_failed(h)) return false;
   const bool batched = hlo_rank(h, x) == 3;
-  *k = (ctc_t){.time = hlo_dim(h, x, 0), .batch = batched ? hlo_dim(h, x, 1) : 1, .classes = hlo_dim(h, x, -1), .states = states,
+  *k = (ctc_t){.time = hlo_dim(h, x, 0),
+               .batch = batched ? hlo_dim(h, x, 1) : 1,
+               .classes = hlo_dim(h, x, -1),
+               .states = states,
                .type = hlo_dtype(h, x)};
   const int64_t dims[3] = {k->time, k->batch, k->classes}, most = states / 2;
   k->log_probs = hlo_reshape(h, x, 3, dims);
   const hlo_val_t size = lengths(h, c, first + 3, k->batch);
   k->last_time = nn_plus(h, lengths(h, c, first + 2, k->batch), -1);
   k->end = nn_scale(h, size, 2);
-  const int64_t pair[3] = {k->batch, most, 1}, line[2] = {k->batch, 2 * most}, one[2] = {k->batch, 1}, all[2] = {k->batch, states};
+  const int64_t pair[3] = {k->batch, most, 1}, line[2] = {k->batch, 2 * most}, one[2] = {k->batch, 1},
+                all[2] = {k->batch, states};
   const hlo_val_t blanks = hlo_const_int(h, TTPU_I64, op_int(c, blank, 0));
   hlo_val_t parts[2];
   parts[0] = hlo_expand(h, blanks, 3, pair);
@@ -82,7 +87,8 @@ static hlo_val_t or_zero(hlo_t *h, hlo_val_t top, hlo_val_t none) {
 /* log(exp(a) + exp(b) + exp(c)); -inf where all are. */
 static hlo_val_t log_sum(hlo_t *h, hlo_val_t a, hlo_val_t b, hlo_val_t c) {
   const hlo_val_t top = hlo_max(h, hlo_max(h, a, b), c), none = never(h, top), base = or_zero(h, top, none);
-  const hlo_val_t ea = hlo_exp(h, hlo_sub(h, a, base)), eb = hlo_exp(h, hlo_sub(h, b, base)), ec = hlo_exp(h, hlo_sub(h, c, base));
+  const hlo_val_t ea = hlo_exp(h, hlo_sub(h, a, base)), eb = hlo_exp(h, hlo_sub(h, b, base)),
+                  ec = hlo_exp(h, hlo_sub(h, c, base));
   const hlo_val_t two = hlo_add(h, ea, eb);
   return hlo_add(h, base, hlo_log(h, hlo_add(h, two, ec)));
 }
@@ -115,7 +121,8 @@ static void alpha_step(hlo_t *h, void *ctx, const hlo_val_t *args, hlo_val_t *re
   const hlo_val_t early = hlo_le(h, k->position, hlo_const_int(h, TTPU_I64, 1));
   const hlo_val_t starts = hlo_and(h, early, hlo_le(h, k->position, k->end));
   const hlo_val_t first = hlo_expand_like(h, hlo_eq(h, t, hlo_const_int(h, TTPU_I64, 0)), starts);
-  const hlo_val_t alpha = hlo_select(h, first, hlo_select(h, starts, score, none), path); /* step 0 has no step before */
+  const hlo_val_t alpha =
+      hlo_select(h, first, hlo_select(h, starts, score, none), path); /* step 0 has no step before */
   results[0] = alpha;
   results[1] = put_time(h, args[2], alpha, t);
 }
@@ -138,17 +145,21 @@ void op_emit_ctc_loss(hlo_t *h, const op_call_t *c) {
   const hlo_val_t alphas = r[1];
   const hlo_val_t time = hlo_iota(h, TTPU_I64, 3, all, 0), now = hlo_eq(h, time, hlo_expand(h, k.last_time, 3, all));
   const hlo_val_t ends = hlo_and(h, now, hlo_expand(h, final_states(h, &k), 3, all));
-  const hlo_val_t kept = hlo_select(h, ends, alphas, never(h, alphas)), by_state = hlo_reduce_dim(h, "maximum", kept, 0);
+  const hlo_val_t kept = hlo_select(h, ends, alphas, never(h, alphas)),
+                  by_state = hlo_reduce_dim(h, "maximum", kept, 0);
   const hlo_val_t top = hlo_reduce_dim(h, "maximum", by_state, 1);
   const hlo_val_t base = or_zero(h, top, never(h, top));
-  const hlo_val_t sum = hlo_reduce_dim(h, "add", hlo_exp(h, hlo_sub(h, by_state, nn_spread_dim(h, base, by_state, 1))), 1);
+  const hlo_val_t sum =
+      hlo_reduce_dim(h, "add", hlo_exp(h, hlo_sub(h, by_state, nn_spread_dim(h, base, by_state, 1))), 1);
   hlo_val_t log = hlo_add(h, base, hlo_log(h, sum));
   /* no time at all: certain for an empty target, else impossible */
   const hlo_val_t no_time = hlo_lt(h, hlo_flatten(h, k.last_time), hlo_const_int(h, TTPU_I64, 0));
-  const hlo_val_t no_target = hlo_eq(h, hlo_flatten(h, k.end), hlo_const_int(h, TTPU_I64, 0)), certain = hlo_and(h, no_time, no_target);
+  const hlo_val_t no_target = hlo_eq(h, hlo_flatten(h, k.end), hlo_const_int(h, TTPU_I64, 0)),
+                  certain = hlo_and(h, no_time, no_target);
   log = hlo_select(h, certain, hlo_full_like(h, log, 0), log);
   op_ret(h, c, 0, hlo_reshape(h, hlo_neg(h, log), op_result_rank(c, 0), op_result_dims(c, 0)));
-  if (op_result_wanted(c, 1)) op_ret(h, c, 1, hlo_reshape(h, hlo_swap(h, alphas, 0, 1), op_result_rank(c, 1), op_result_dims(c, 1)));
+  if (op_result_wanted(c, 1))
+    op_ret(h, c, 1, hlo_reshape(h, hlo_swap(h, alphas, 0, 1), op_result_rank(c, 1), op_result_dims(c, 1)));
 }
 
 typedef struct {
@@ -161,7 +172,8 @@ static void beta_step(hlo_t *h, void *ctx, const hlo_val_t *args, hlo_val_t *res
   const gradient_t *g = ctx;
   const ctc_t *k = g->k;
   const hlo_val_t t = nn_from(h, (double)(k->time - 1), args[0]), old = args[1], none = never(h, old);
-  const hlo_val_t score = at_time(h, k->score, t), log_probs = at_time(h, k->log_probs, t), alpha = at_time(h, g->alphas, t);
+  const hlo_val_t score = at_time(h, k->score, t), log_probs = at_time(h, k->log_probs, t),
+                  alpha = at_time(h, g->alphas, t);
   const hlo_val_t jump = shifted(h, k, hlo_select(h, k->skips, old, none), -2);
   const hlo_val_t path = hlo_add(h, log_sum(h, old, shifted(h, k, old, -1), jump), score);
   const hlo_val_t last = hlo_eq(h, k->last_time, t), start = hlo_select(h, final_states(h, k), score, none);
@@ -171,7 +183,8 @@ static void beta_step(hlo_t *h, void *ctx, const hlo_val_t *args, hlo_val_t *res
   const hlo_val_t weight = hlo_exp(h, hlo_sub(h, both, nn_spread_dim(h, base, both, 1)));
   const int batch = 0, contract = 1;
   const hlo_val_t mass = hlo_dot_general(h, weight, g->one_hot, 1, &batch, &batch, 1, &contract, &contract, k->type);
-  const hlo_val_t level = hlo_add(h, nn_spread_dim(h, base, mass, 1), g->nll), odds = hlo_exp(h, hlo_sub(h, level, log_probs));
+  const hlo_val_t level = hlo_add(h, nn_spread_dim(h, base, mass, 1), g->nll),
+                  odds = hlo_exp(h, hlo_sub(h, level, log_probs));
   const hlo_val_t empty = hlo_eq(h, mass, hlo_like(h, mass, 0));
   const hlo_val_t share = hlo_mul(h, mass, odds), expected = hlo_select(h, empty, hlo_full_like(h, mass, 0), share);
   const hlo_val_t slope = hlo_sub(h, hlo_exp(h, log_probs), expected);
@@ -185,13 +198,15 @@ void op_emit_ctc_loss_backward(hlo_t *h, const op_call_t *c) {
   ctc_t k;
   const hlo_val_t saved = nn_tensor(h, c, 6);
   if (hlo_failed(h) || !read_ctc(h, c, 1, 7, hlo_dim(h, saved, -1), &k)) return;
-  const int64_t column[2] = {k.batch, 1}, by_batch[3] = {k.batch, k.time, k.states}, all[3] = {k.time, k.batch, k.classes};
+  const int64_t column[2] = {k.batch, 1}, by_batch[3] = {k.batch, k.time, k.states},
+                all[3] = {k.time, k.batch, k.classes};
   const int64_t table[3] = {k.batch, k.states, k.classes}, each[2] = {k.batch, k.states};
   const int map[2] = {0, 1};
   gradient_t g = {.k = &k};
   g.alphas = hlo_swap(h, hlo_reshape(h, hlo_convert(h, saved, k.type), 3, by_batch), 0, 1);
   g.nll = hlo_reshape(h, op_tensor_as(h, c, 5, k.type), 2, column);
-  const hlo_val_t class = hlo_iota(h, TTPU_I64, 3, table, 2), hit = hlo_eq(h, class, hlo_broadcast_in(h, k.label, 3, table, map));
+  const hlo_val_t class = hlo_iota(h, TTPU_I64, 3, table, 2),
+                  hit = hlo_eq(h, class, hlo_broadcast_in(h, k.label, 3, table, map));
   g.one_hot = hlo_convert(h, hit, k.type);
   hlo_val_t init[2], r[2] = {0};
   init[0] = hlo_full(h, k.type, 2, each, -__builtin_inf());

@@ -46,9 +46,10 @@ static hlo_val_t norm_back(hlo_t *h, hlo_val_t d, hlo_val_t n, hlo_val_t g, doub
   return hlo_mul(h, g, hlo_select(h, flat, zero, slope));
 }
 
-/* --- cdist: x1 [..., p, m], x2 [..., r, m] -> [..., p, r] ----------------------------------------------------------- */
+/* --- cdist: x1 [..., p, m], x2 [..., r, m] -> [..., p, r] --------------------------------------------------------- */
 
-/* Row |x| [..., n, m] laid over the pairs: as [..., n, 1, m] (|axis| 0) or [..., 1, n, m] (|axis| 1), spread to |dims|. */
+/* Row |x| [..., n, m] laid over the pairs: as [..., n, 1, m] (|axis| 0) or [..., 1, n, m] (|axis| 1), spread to |dims|.
+ */
 static hlo_val_t over_pairs(hlo_t *h, hlo_val_t x, int axis, int rank, const int64_t *dims) {
   return hlo_expand(h, hlo_unsqueeze(h, x, hlo_rank(h, x) - 1 - axis), rank, dims);
 }
@@ -123,13 +124,14 @@ void op_emit_cdist_backward(hlo_t *h, const op_call_t *c) {
   op_ret(h, c, 0, sum_to(h, dx, op_result_rank(c, 0), op_result_dims(c, 0)));
 }
 
-/* --- pdist: distances of the pairs i < j of n rows, row by row ------------------------------------------------------- */
+/* --- pdist: distances of the pairs i < j of n rows, row by row ---------------------------------------------------- */
 
 /* i and j of each pair. Pairs before row i number i (2n - i - 1) / 2; its inverse starts from a root in f64 and is
  * corrected by one where the root was rounded across a whole number. */
 static void pair_indices(hlo_t *h, int64_t n, int64_t count, hlo_val_t *out_i, hlo_val_t *out_j) {
   const hlo_val_t k = hlo_iota(h, TTPU_I64, 1, &count, 0), m = hlo_const_int(h, TTPU_I64, 2 * n - 1);
-  const hlo_val_t inner = nn_from(h, (double)(2 * n - 1) * (double)(2 * n - 1), nn_scale(h, hlo_convert(h, k, TTPU_F64), 8));
+  const hlo_val_t inner =
+      nn_from(h, (double)(2 * n - 1) * (double)(2 * n - 1), nn_scale(h, hlo_convert(h, k, TTPU_F64), 8));
   const hlo_val_t root = nn_scale(h, nn_from(h, (double)(2 * n - 1), hlo_sqrt(h, inner)), 0.5);
   hlo_val_t i = hlo_convert(h, root, TTPU_I64), before = 0;
   for (int step = 0; step < 2; step++) { /* first down where too far, then up where not far enough */
@@ -174,7 +176,11 @@ void op_emit_pdist_backward(hlo_t *h, const op_call_t *c) {
   const hlo_val_t slope = nn_spread_dim(h, op_tensor_as(h, c, 0, hlo_dtype(h, x)), d, 1);
   const hlo_val_t g = norm_back(h, d, size, slope, op_number(h, c, 2, 2));
   const int axis = 0, window = 1;
-  const hlo_scatter_t s = {.window_count = 1, .inserted_count = 1, .map_count = 1, .window_dims = &window, .inserted_dims = &axis,
+  const hlo_scatter_t s = {.window_count = 1,
+                           .inserted_count = 1,
+                           .map_count = 1,
+                           .window_dims = &window,
+                           .inserted_dims = &axis,
                            .scatter_map = &axis};
   const hlo_val_t zeros = hlo_full_like(h, x, 0);
   hlo_val_t dx = hlo_scatter(h, "add", zeros, hlo_unsqueeze(h, i, 1), g, &s);

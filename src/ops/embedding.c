@@ -11,7 +11,11 @@ static hlo_val_t scatter_rows(hlo_t *h, const char *op, hlo_val_t target, hlo_va
   const int count = hlo_rank(h, updates) - 1, row = 0;
   for (int i = 0; i < count; i++) window[i] = i + 1;
   if (hlo_failed(h) || hlo_numel(h, updates) == 0) return target;
-  const hlo_scatter_t s = {.window_count = count, .inserted_count = 1, .map_count = 1, .window_dims = window, .inserted_dims = &row,
+  const hlo_scatter_t s = {.window_count = count,
+                           .inserted_count = 1,
+                           .map_count = 1,
+                           .window_dims = window,
+                           .inserted_dims = &row,
                            .scatter_map = &row};
   return hlo_scatter(h, op, target, hlo_unsqueeze(h, index, 1), updates, &s);
 }
@@ -45,7 +49,8 @@ static hlo_val_t frequency(hlo_t *h, hlo_val_t index, int64_t rows, ttpu_dtype_e
 static hlo_val_t by_row(hlo_t *h, hlo_val_t v, hlo_val_t rows) { return nn_along(h, v, rows, 0); }
 
 /* Sum of |updates| [n, d] into a table of |rows| rows, each divided by its frequency where asked. */
-static hlo_val_t table_gradient(hlo_t *h, hlo_val_t updates, hlo_val_t index, int64_t rows, int64_t padding, bool by_frequency) {
+static hlo_val_t table_gradient(hlo_t *h, hlo_val_t updates, hlo_val_t index, int64_t rows, int64_t padding,
+                                bool by_frequency) {
   if (by_frequency) updates = hlo_div(h, updates, by_row(h, frequency(h, index, rows, hlo_dtype(h, updates)), updates));
   updates = keep_rows(h, not_padding(h, index, padding), updates);
   const int64_t dims[2] = {rows, hlo_dim(h, updates, 1)};
@@ -90,7 +95,7 @@ void op_emit_embedding_renorm(hlo_t *h, const op_call_t *c) {
   op_ret(h, c, 0, hlo_mul(h, table, by_row(h, factor, table)));
 }
 
-/* --- bags: entry n belongs to the last bag whose offset is at most n ----------------------------------------------- */
+/* --- bags: entry n belongs to the last bag whose offset is at most n ---------------------------------------------- */
 
 /* [entries] i64 from offsets [bags]. An offset after the last entry (include_last_offset) starts no entry's bag. */
 static hlo_val_t bag_of_entry(hlo_t *h, hlo_val_t offsets, int64_t entries) {
@@ -113,7 +118,8 @@ static void ret_line(hlo_t *h, const op_call_t *c, int k, hlo_val_t v) {
 /* weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx
  * -> output, offset2bag, bag_size, maximum_indices */
 void op_emit_embedding_bag(hlo_t *h, const op_call_t *c) {
-  const hlo_val_t table = nn_tensor(h, c, 0), index = op_tensor_as(h, c, 1, TTPU_I64), offsets = op_tensor_as(h, c, 2, TTPU_I64);
+  const hlo_val_t table = nn_tensor(h, c, 0), index = op_tensor_as(h, c, 1, TTPU_I64),
+                  offsets = op_tensor_as(h, c, 2, TTPU_I64);
   if (hlo_failed(h)) return;
   const ttpu_dtype_e type = hlo_dtype(h, table);
   const int64_t mode = op_int(c, 4, BAG_SUM), entries = hlo_numel(h, index), bags = op_result_dims(c, 0)[0];
@@ -180,7 +186,8 @@ static void bag_backward(hlo_t *h, const op_call_t *c, bag_args_t a) {
   op_ret(h, c, 0, table_gradient(h, updates, index, rows, padding, op_bool(c, a.frequency, false)));
 }
 
-/* grad, indices, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, per_sample_weights, padding_idx */
+/* grad, indices, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, per_sample_weights,
+ * padding_idx */
 void op_emit_embedding_bag_dense_backward(hlo_t *h, const op_call_t *c) {
   bag_backward(h, c, (bag_args_t){2, 3, 4, 5, 6, 7, 8, 9});
 }
@@ -201,6 +208,7 @@ void op_emit_embedding_bag_weights_backward(hlo_t *h, const op_call_t *c) {
   if (hlo_failed(h)) return;
   const hlo_val_t rows = rows_of(h, op_tensor_as(h, c, 1, hlo_dtype(h, grad)), index);
   const hlo_val_t own = rows_of(h, grad, op_tensor_as(h, c, 4, TTPU_I64));
-  const hlo_val_t dot = hlo_reduce_dim(h, "add", hlo_mul(h, rows, own), 1), real = not_padding(h, index, op_int(c, 6, -1));
+  const hlo_val_t dot = hlo_reduce_dim(h, "add", hlo_mul(h, rows, own), 1),
+                  real = not_padding(h, index, op_int(c, 6, -1));
   op_ret(h, c, 0, real ? nn_keep(h, real, dot) : dot);
 }

@@ -6,7 +6,16 @@
  */
 #include "ops/nn.h"
 
-enum { MODE_LINEAR = 0, MODE_NEAREST = 1, MODE_CUBIC = 2, PAD_ZEROS = 0, PAD_BORDER = 1, PAD_REFLECT = 2, MAX_DIMS = 3, MAX_TAPS = 4 };
+enum {
+  MODE_LINEAR = 0,
+  MODE_NEAREST = 1,
+  MODE_CUBIC = 2,
+  PAD_ZEROS = 0,
+  PAD_BORDER = 1,
+  PAD_REFLECT = 2,
+  MAX_DIMS = 3,
+  MAX_TAPS = 4
+};
 
 typedef struct {
   hlo_val_t at, inside, weight, slope; /* [batch * samples]: i64 (clamped), i1, float, float; slope 0: not wanted */
@@ -18,12 +27,12 @@ typedef struct {
   int64_t mode, padding;
   bool align, wants_slope;
   ttpu_dtype_e type;
-  hlo_val_t rows;                    /* the image: [batch * positions, channels] */
+  hlo_val_t rows; /* the image: [batch * positions, channels] */
   tap_t tap[MAX_DIMS][MAX_TAPS];
-  hlo_val_t stretch[MAX_DIMS];       /* derivative of a position in its grid coordinate */
+  hlo_val_t stretch[MAX_DIMS]; /* derivative of a position in its grid coordinate */
 } grid_t;
 
-/* --- coordinates --------------------------------------------------------------------------------------------------- */
+/* --- coordinates -------------------------------------------------------------------------------------------------- */
 
 /* From [-1, 1] to positions in a line of |size|. */
 static hlo_val_t to_position(hlo_t *h, const grid_t *g, hlo_val_t x, int64_t size) {
@@ -60,7 +69,8 @@ static hlo_val_t reflect(hlo_t *h, hlo_val_t x, int64_t low, int64_t high, hlo_v
 
 static hlo_val_t keep_inside(hlo_t *h, const grid_t *g, hlo_val_t x, int64_t size, hlo_val_t *slope) {
   if (g->padding == PAD_ZEROS) return x;
-  if (g->padding == PAD_REFLECT) x = g->align ? reflect(h, x, 0, 2 * (size - 1), slope) : reflect(h, x, -1, 2 * size - 1, slope);
+  if (g->padding == PAD_REFLECT)
+    x = g->align ? reflect(h, x, 0, 2 * (size - 1), slope) : reflect(h, x, -1, 2 * size - 1, slope);
   return clip(h, x, size, slope);
 }
 
@@ -75,7 +85,8 @@ static void locate(hlo_t *h, hlo_val_t x, int64_t size, tap_t *t) {
 static hlo_val_t cubic(hlo_t *h, hlo_val_t x, bool far, bool derivative) {
   static const double near_terms[4] = {1, 0, -2.25, 1.25}, far_terms[4] = {3, -6, 3.75, -0.75};
   const double *t = far ? far_terms : near_terms;
-  const double c[4] = {derivative ? t[1] : t[0], derivative ? 2 * t[2] : t[1], derivative ? 3 * t[3] : t[2], derivative ? 0 : t[3]};
+  const double c[4] = {derivative ? t[1] : t[0], derivative ? 2 * t[2] : t[1], derivative ? 3 * t[3] : t[2],
+                       derivative ? 0 : t[3]};
   hlo_val_t y = hlo_full_like(h, x, c[3]);
   for (int i = 2; i >= 0; i--) y = nn_plus(h, hlo_mul(h, y, x), c[i]);
   return y;
@@ -118,7 +129,7 @@ static void line_taps(hlo_t *h, grid_t *g, int d, hlo_val_t x) {
   if (g->wants_slope) t[0].slope = hlo_full_like(h, part, -1), t[1].slope = hlo_full_like(h, part, 1);
 }
 
-/* --- images as rows of channels ------------------------------------------------------------------------------------ */
+/* --- images as rows of channels ----------------------------------------------------------------------------------- */
 
 /* [batch, channels, positions...] as [batch * positions, channels]. */
 static hlo_val_t to_rows(hlo_t *h, hlo_val_t x, int64_t batch, int64_t channels) {
@@ -142,8 +153,13 @@ static bool read_grid(hlo_t *h, const op_call_t *c, int first, bool wants_slope,
     return false;
   }
   const hlo_val_t grid = op_tensor_as(h, c, first + 1, hlo_dtype(h, x));
-  *g = (grid_t){.spatial = spatial, .batch = hlo_dim(h, x, 0), .channels = hlo_dim(h, x, 1), .mode = op_int(c, first + 2, 0),
-                .padding = op_int(c, first + 3, 0), .align = op_bool(c, first + 4, false), .wants_slope = wants_slope,
+  *g = (grid_t){.spatial = spatial,
+                .batch = hlo_dim(h, x, 0),
+                .channels = hlo_dim(h, x, 1),
+                .mode = op_int(c, first + 2, 0),
+                .padding = op_int(c, first + 3, 0),
+                .align = op_bool(c, first + 4, false),
+                .wants_slope = wants_slope,
                 .type = hlo_dtype(h, x)};
   g->samples = g->batch ? hlo_numel(h, grid) / (g->batch * spatial) : 0;
   g->taps = g->mode == MODE_NEAREST ? 1 : g->mode == MODE_LINEAR ? 2 : 4;
@@ -158,7 +174,8 @@ static bool read_grid(hlo_t *h, const op_call_t *c, int first, bool wants_slope,
   return !hlo_failed(h);
 }
 
-/* One combination of taps: the row to read, its weight with 0 outside, and that weight's derivatives in each position. */
+/* One combination of taps: the row to read, its weight with 0 outside, and that weight's derivatives in each position.
+ */
 typedef struct {
   hlo_val_t row, weight, slope[MAX_DIMS];
 } corner_t;
@@ -225,7 +242,11 @@ void op_emit_grid_sample_backward(hlo_t *h, const op_call_t *c) {
   const hlo_val_t dy = to_rows(h, grad, g.batch, g.channels);
   hlo_val_t image = hlo_full_like(h, g.rows, 0), slope[MAX_DIMS] = {0};
   const int axis = 0, window = 1;
-  const hlo_scatter_t s = {.window_count = 1, .inserted_count = 1, .map_count = 1, .window_dims = &window, .inserted_dims = &axis,
+  const hlo_scatter_t s = {.window_count = 1,
+                           .inserted_count = 1,
+                           .map_count = 1,
+                           .window_dims = &window,
+                           .inserted_dims = &axis,
                            .scatter_map = &axis};
   for (int i = 0; i < corner_count(&g); i++) {
     const corner_t k = corner_of(h, &g, i);
@@ -234,19 +255,22 @@ void op_emit_grid_sample_backward(hlo_t *h, const op_call_t *c) {
       image = hlo_scatter(h, "add", image, hlo_unsqueeze(h, k.row, 1), part, &s);
     }
     if (!wants_grid || g.mode == MODE_NEAREST) continue;
-    const hlo_val_t read = hlo_index_select(h, g.rows, k.row, 0), along = hlo_reduce_dim(h, "add", hlo_mul(h, read, dy), 1);
+    const hlo_val_t read = hlo_index_select(h, g.rows, k.row, 0),
+                    along = hlo_reduce_dim(h, "add", hlo_mul(h, read, dy), 1);
     for (int d = 0; d < g.spatial; d++) {
       const hlo_val_t part = hlo_mul(h, along, k.slope[d]);
       slope[d] = i ? hlo_add(h, slope[d], part) : part;
     }
   }
-  if (wants_image) op_ret(h, c, 0, from_rows(h, image, g.batch, g.channels, op_result_rank(c, 0), op_result_dims(c, 0)));
+  if (wants_image)
+    op_ret(h, c, 0, from_rows(h, image, g.batch, g.channels, op_result_rank(c, 0), op_result_dims(c, 0)));
   if (!wants_grid) return;
   if (g.mode == MODE_NEAREST) {
     nn_ret_full(h, c, 1, 0);
     return;
   }
   hlo_val_t columns[MAX_DIMS];
-  for (int d = 0; d < g.spatial; d++) columns[g.spatial - 1 - d] = hlo_unsqueeze(h, hlo_mul(h, slope[d], g.stretch[d]), 1);
+  for (int d = 0; d < g.spatial; d++)
+    columns[g.spatial - 1 - d] = hlo_unsqueeze(h, hlo_mul(h, slope[d], g.stretch[d]), 1);
   op_ret(h, c, 1, hlo_reshape(h, hlo_concat(h, g.spatial, columns, 1), op_result_rank(c, 1), op_result_dims(c, 1)));
 }

@@ -4,9 +4,9 @@
 #include "ops/nn.h"
 
 enum {
-  MAX_RUNS = 8,           /* more pieces than this and one gather is cheaper than a concatenation */
-  MAX_GATHERS = 4,        /* taps that are gathered one by one; above it a matrix product */
-  MAX_LITERAL = 1 << 16,  /* matrix entries written out as a constant */
+  MAX_RUNS = 8,          /* more pieces than this and one gather is cheaper than a concatenation */
+  MAX_GATHERS = 4,       /* taps that are gathered one by one; above it a matrix product */
+  MAX_LITERAL = 1 << 16, /* matrix entries written out as a constant */
 };
 
 ttpu_linmap_t *ttpu_linmap_create(int64_t in, int64_t out, int64_t taps, bool weighted) {

@@ -3,7 +3,9 @@
  */
 #include "ops/nn.h"
 
-static ttpu_dtype_e pair_type(const op_call_t *c, int i, int j) { return ttpu_dtype_accumulate(op_result_type(c, i, j)); }
+static ttpu_dtype_e pair_type(const op_call_t *c, int i, int j) {
+  return ttpu_dtype_accumulate(op_result_type(c, i, j));
+}
 
 /* --- elementwise losses of d = self - target --------------------------------------------------------------------- */
 
@@ -31,7 +33,8 @@ void op_emit_mse_loss_backward(hlo_t *h, const op_call_t *c) {
 void op_emit_smooth_l1_loss(hlo_t *h, const op_call_t *c) {
   const ttpu_dtype_e type = pair_type(c, 0, 1);
   const hlo_val_t z = hlo_abs(h, difference(h, c, 0, type)), beta = op_scalar(h, c, 3, type);
-  const hlo_val_t near = hlo_div(h, nn_scale(h, nn_square(h, z), 0.5), beta), far = hlo_sub(h, z, nn_scale(h, beta, 0.5));
+  const hlo_val_t near = hlo_div(h, nn_scale(h, nn_square(h, z), 0.5), beta),
+                  far = hlo_sub(h, z, nn_scale(h, beta, 0.5));
   op_ret(h, c, 0, nn_reduce_loss(h, hlo_select(h, hlo_lt(h, z, beta), near, far), op_int(c, 2, NN_MEAN)));
 }
 
@@ -73,7 +76,8 @@ void op_emit_binary_cross_entropy(hlo_t *h, const op_call_t *c) {
 void op_emit_binary_cross_entropy_backward(hlo_t *h, const op_call_t *c) {
   const ttpu_dtype_e type = pair_type(c, 1, 2);
   const hlo_val_t x = op_tensor_as(h, c, 1, type), t = op_tensor_as(h, c, 2, type);
-  const hlo_val_t spread = hlo_mul(h, nn_from(h, 1, x), x), floor = hlo_max(h, spread, hlo_like(h, spread, (double)1e-12f));
+  const hlo_val_t spread = hlo_mul(h, nn_from(h, 1, x), x),
+                  floor = hlo_max(h, spread, hlo_like(h, spread, (double)1e-12f));
   hlo_val_t g = hlo_div(h, hlo_sub(h, x, t), floor);
   if (op_has(c, 3)) g = hlo_mul(h, g, op_tensor_as(h, c, 3, type));
   ret_gradient(h, c, g, op_int(c, 4, NN_MEAN));
@@ -97,10 +101,10 @@ void op_emit_soft_margin_loss_backward(hlo_t *h, const op_call_t *c) {
 /* --- negative log likelihood: the class dimension is 1, or the only one ------------------------------------------- */
 
 typedef struct {
-  int dim;             /* of the classes in x */
-  hlo_val_t x, index;  /* index: targets, 0 where ignored; x's dims with one class */
-  hlo_val_t ignored;   /* i1, index's dims */
-  hlo_val_t weight;    /* of each target, 0 where ignored; index's dims */
+  int dim;            /* of the classes in x */
+  hlo_val_t x, index; /* index: targets, 0 where ignored; x's dims with one class */
+  hlo_val_t ignored;  /* i1, index's dims */
+  hlo_val_t weight;   /* of each target, 0 where ignored; index's dims */
 } classes_t;
 
 static bool read_classes(hlo_t *h, const op_call_t *c, int x_arg, int weight_arg, int64_t ignore, classes_t *out) {
@@ -155,7 +159,8 @@ void op_emit_nll_loss_backward(hlo_t *h, const op_call_t *c) {
   if (reduction == NN_NONE) g = hlo_reshape(h, g, hlo_rank(h, k.weight), hlo_dims(h, k.weight));
   if (reduction == NN_MEAN) g = hlo_div(h, g, hlo_flatten(h, op_tensor_as(h, c, 6, type)));
   const hlo_val_t value = hlo_expand_like(h, hlo_neg(h, hlo_mul(h, g, k.weight)), k.x);
-  const hlo_val_t position = hlo_iota_like(h, TTPU_I64, k.x, k.dim), hit = hlo_eq(h, position, hlo_expand_like(h, k.index, k.x));
+  const hlo_val_t position = hlo_iota_like(h, TTPU_I64, k.x, k.dim),
+                  hit = hlo_eq(h, position, hlo_expand_like(h, k.index, k.x));
   const hlo_val_t counts = hlo_not(h, hlo_expand_like(h, k.ignored, k.x)), here = hlo_and(h, hit, counts);
   op_ret(h, c, 0, nn_keep(h, here, value));
 }
@@ -170,7 +175,8 @@ typedef struct {
 static bool read_margin(hlo_t *h, const op_call_t *c, int x_arg, margin_t *m) {
   const hlo_val_t x = nn_tensor(h, c, x_arg), t = op_tensor_as(h, c, x_arg + 1, TTPU_I64);
   if (hlo_failed(h)) return false;
-  *m = (margin_t){.samples = hlo_rank(h, x) < 2 ? 1 : hlo_dim(h, x, 0), .classes = hlo_rank(h, x) == 0 ? 1 : hlo_dim(h, x, -1)};
+  *m = (margin_t){.samples = hlo_rank(h, x) < 2 ? 1 : hlo_dim(h, x, 0),
+                  .classes = hlo_rank(h, x) == 0 ? 1 : hlo_dim(h, x, -1)};
   const int64_t dims[2] = {m->samples, m->classes};
   const int64_t labels[2] = {m->samples, m->samples ? hlo_numel(h, t) / m->samples : 1};
   m->x = hlo_reshape(h, x, 2, dims);
@@ -188,8 +194,10 @@ static void ret_samples(hlo_t *h, const op_call_t *c, hlo_val_t loss, int64_t re
 static hlo_val_t sample_gradient(hlo_t *h, const op_call_t *c, const margin_t *m, int64_t reduction) {
   const int64_t column[2] = {m->samples, 1};
   hlo_val_t g = op_tensor_as(h, c, 0, hlo_dtype(h, m->x));
-  if (reduction == NN_NONE) g = hlo_reshape(h, g, 2, column);
-  else g = hlo_reshape(h, g, 0, NULL);
+  if (reduction == NN_NONE)
+    g = hlo_reshape(h, g, 2, column);
+  else
+    g = hlo_reshape(h, g, 0, NULL);
   return nn_over(h, g, (double)m->classes * (reduction == NN_MEAN ? (double)m->samples : 1));
 }
 
@@ -253,7 +261,8 @@ static labels_t read_labels(hlo_t *h, const margin_t *m) {
   labels_t l;
   l.valid = hlo_lt(h, at, nn_spread_dim(h, stop, at, 1));
   l.index = nn_keep(h, l.valid, m->target);
-  const hlo_val_t class = hlo_iota(h, TTPU_I64, 3, dims, 2), hit = hlo_eq(h, class, hlo_broadcast_in(h, l.index, 3, dims, row));
+  const hlo_val_t class = hlo_iota(h, TTPU_I64, 3, dims, 2),
+                  hit = hlo_eq(h, class, hlo_broadcast_in(h, l.index, 3, dims, row));
   l.one_hot = hlo_and(h, hit, hlo_broadcast_in(h, l.valid, 3, dims, row));
   return l;
 }

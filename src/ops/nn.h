@@ -29,7 +29,9 @@ static inline hlo_val_t nn_along(hlo_t *h, hlo_val_t v, hlo_val_t like, int dim)
 static inline hlo_val_t nn_square(hlo_t *h, hlo_val_t x) { return hlo_mul(h, x, x); }
 /* x times or divided by a number known when the program is written. */
 static inline hlo_val_t nn_scale(hlo_t *h, hlo_val_t x, double factor) { return hlo_mul(h, x, hlo_like(h, x, factor)); }
-static inline hlo_val_t nn_over(hlo_t *h, hlo_val_t x, double divisor) { return hlo_div(h, x, hlo_like(h, x, divisor)); }
+static inline hlo_val_t nn_over(hlo_t *h, hlo_val_t x, double divisor) {
+  return hlo_div(h, x, hlo_like(h, x, divisor));
+}
 static inline hlo_val_t nn_plus(hlo_t *h, hlo_val_t x, double term) { return hlo_add(h, x, hlo_like(h, x, term)); }
 /* number - x */
 static inline hlo_val_t nn_from(hlo_t *h, double number, hlo_val_t x) {
@@ -50,7 +52,8 @@ static inline hlo_val_t nn_sum(hlo_t *h, hlo_val_t x, int count, const int *dims
   return hlo_reduce(h, "add", x, count, dims);
 }
 /* Maximum along |dim| that may lose a NaN: for softmax, whose sum of exponentials brings it back. Not only faster than
- * hlo_reduce_dim: libtpu 0.0.52 crashes on a softmax of masked values whose maximum is a region of compare and select. */
+ * hlo_reduce_dim: libtpu 0.0.52 crashes on a softmax of masked values whose maximum is a region of compare and select.
+ */
 static inline void nn_plain_maximum(hlo_t *h, void *ctx, const hlo_val_t *args, hlo_val_t *results) {
   (void)ctx;
   results[0] = hlo_raw(h, "stablehlo.maximum", 2, args, "", hlo_dtype(h, args[0]), 0, NULL);

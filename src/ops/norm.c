@@ -13,15 +13,22 @@ typedef struct {
   double n;
 } over_t;
 
-static hlo_val_t mean_over(hlo_t *h, hlo_val_t x, const over_t *o) { return nn_over(h, nn_sum(h, x, o->count, o->dims), o->n); }
-static hlo_val_t spread(hlo_t *h, hlo_val_t s, hlo_val_t x, const over_t *o) { return hlo_spread(h, s, x, o->count, o->dims); }
+static hlo_val_t mean_over(hlo_t *h, hlo_val_t x, const over_t *o) {
+  return nn_over(h, nn_sum(h, x, o->count, o->dims), o->n);
+}
+static hlo_val_t spread(hlo_t *h, hlo_val_t s, hlo_val_t x, const over_t *o) {
+  return hlo_spread(h, s, x, o->count, o->dims);
+}
 
-static hlo_val_t centre(hlo_t *h, hlo_val_t x, hlo_val_t mean, const over_t *o) { return hlo_sub(h, x, spread(h, mean, x, o)); }
+static hlo_val_t centre(hlo_t *h, hlo_val_t x, hlo_val_t mean, const over_t *o) {
+  return hlo_sub(h, x, spread(h, mean, x, o));
+}
 
 /* 1 / sqrt(var + eps) with eps a rank-0 value. */
 static hlo_val_t inverse_root(hlo_t *h, hlo_val_t var, hlo_val_t eps) { return hlo_rsqrt(h, hlo_add(h, var, eps)); }
 
-/* Gradient of xhat = (x - mean) * rstd in x, given the gradient |g| of xhat: rstd * (g - mean(g) - xhat * mean(g * xhat)). */
+/* Gradient of xhat = (x - mean) * rstd in x, given the gradient |g| of xhat: rstd * (g - mean(g) - xhat * mean(g *
+ * xhat)). */
 static hlo_val_t normal_back(hlo_t *h, hlo_val_t g, hlo_val_t xhat, hlo_val_t rstd, const over_t *o) {
   const hlo_val_t along = mean_over(h, hlo_mul(h, g, xhat), o), level = mean_over(h, g, o);
   hlo_val_t dx = hlo_sub(h, g, spread(h, level, g, o));
@@ -75,7 +82,8 @@ static void batch_norm(hlo_t *h, const op_call_t *c, batch_args_t a, int first_r
   const ttpu_dtype_e type = hlo_dtype(h, x);
   const over_t o = all_but(h, x, 1);
   const hlo_val_t eps = op_scalar(h, c, a.eps, type);
-  const bool has_mean = a.running_mean >= 0 && op_has(c, a.running_mean), has_var = a.running_var >= 0 && op_has(c, a.running_var);
+  const bool has_mean = a.running_mean >= 0 && op_has(c, a.running_mean),
+             has_var = a.running_var >= 0 && op_has(c, a.running_var);
   hlo_val_t mean, square = 0, rstd;
   if (a.training) {
     mean = mean_over(h, x, &o);
@@ -112,10 +120,16 @@ static void batch_norm(hlo_t *h, const op_call_t *c, batch_args_t a, int first_r
 void op_emit_batch_norm(hlo_t *h, const op_call_t *c) {
   batch_norm(h, c, (batch_args_t){3, 4, 6, 7, op_bool(c, 5, false)}, 3);
 }
-void op_emit_batch_norm_no_stats(hlo_t *h, const op_call_t *c) { batch_norm(h, c, (batch_args_t){-1, -1, 4, 5, true}, -1); }
-void op_emit_batch_norm_no_training(hlo_t *h, const op_call_t *c) { batch_norm(h, c, (batch_args_t){3, 4, 5, 6, false}, -1); }
+void op_emit_batch_norm_no_stats(hlo_t *h, const op_call_t *c) {
+  batch_norm(h, c, (batch_args_t){-1, -1, 4, 5, true}, -1);
+}
+void op_emit_batch_norm_no_training(hlo_t *h, const op_call_t *c) {
+  batch_norm(h, c, (batch_args_t){3, 4, 5, 6, false}, -1);
+}
 /* A fourth result, the reserve, is empty here. */
-void op_emit_batch_norm_with_update(hlo_t *h, const op_call_t *c) { batch_norm(h, c, (batch_args_t){3, 4, 5, 6, true}, 4); }
+void op_emit_batch_norm_with_update(hlo_t *h, const op_call_t *c) {
+  batch_norm(h, c, (batch_args_t){3, 4, 5, 6, true}, 4);
+}
 
 /* grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask */
 void op_emit_batch_norm_backward(hlo_t *h, const op_call_t *c) {
@@ -220,7 +234,8 @@ static over_t group_over(const int64_t *dims) {
 /* N, C, HxW, group from argument |first| on. */
 static void group_dims(const op_call_t *c, int first, int64_t *out) {
   const int64_t group = op_int(c, first + 3, 1);
-  out[0] = op_int(c, first, 0), out[1] = group, out[2] = op_int(c, first + 1, 0) / (group ? group : 1), out[3] = op_int(c, first + 2, 0);
+  out[0] = op_int(c, first, 0), out[1] = group, out[2] = op_int(c, first + 1, 0) / (group ? group : 1),
+  out[3] = op_int(c, first + 2, 0);
 }
 
 /* input, weight, bias, N, C, HxW, group, eps -> output, mean, rstd */
@@ -286,7 +301,7 @@ void op_emit_rms_norm_backward(hlo_t *h, const op_call_t *c) {
   if (op_result_wanted(c, 1)) op_ret(h, c, 1, nn_sum(h, hlo_mul(h, dy, xhat), outer.count, outer.dims));
 }
 
-/* --- weight norm: w = v * g / |v|, the norm over all dimensions but |dim| ------------------------------------------ */
+/* --- weight norm: w = v * g / |v|, the norm over all dimensions but |dim| ----------------------------------------- */
 
 /* v, g, dim -> w, norms */
 void op_emit_weight_norm(hlo_t *h, const op_call_t *c) {

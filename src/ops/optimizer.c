@@ -1,8 +1,8 @@
 /* optimizer.c: the fused optimizer steps over lists of parameters, and gradient scaling.
  *
- * Results are the written lists, flattened in schema order. Scalars are computed in f64 as CPU PyTorch does (1 - beta^step
- * cancels in f32); the step counts of a list are raised to powers as one vector. A step with found_inf set leaves
- * everything as it was.
+ * Results are the written lists, flattened in schema order. Scalars are computed in f64 as CPU PyTorch does (1 -
+ * beta^step cancels in f32); the step counts of a list are raised to powers as one vector. A step with found_inf set
+ * leaves everything as it was.
  */
 #include <string.h>
 
@@ -30,7 +30,9 @@ typedef struct {
   bool maximize;
 } common_t;
 
-static hlo_val_t scalar_of(hlo_t *h, hlo_val_t x, ttpu_dtype_e dtype) { return hlo_reshape(h, hlo_convert(h, x, dtype), 0, NULL); }
+static hlo_val_t scalar_of(hlo_t *h, hlo_val_t x, ttpu_dtype_e dtype) {
+  return hlo_reshape(h, hlo_convert(h, x, dtype), 0, NULL);
+}
 
 /* A float argument, or a tensor one of one element: f64. */
 static hlo_val_t number(hlo_t *h, const op_call_t *c, int i, bool is_tensor) {
@@ -48,7 +50,9 @@ static common_t read_common(hlo_t *h, const op_call_t *c, int maximize, int grad
 }
 
 /* x times a rank-0 f64 value. */
-static hlo_val_t times(hlo_t *h, hlo_val_t x, hlo_val_t factor) { return hlo_mul(h, x, hlo_convert(h, factor, hlo_dtype(h, x))); }
+static hlo_val_t times(hlo_t *h, hlo_val_t x, hlo_val_t factor) {
+  return hlo_mul(h, x, hlo_convert(h, factor, hlo_dtype(h, x)));
+}
 
 /* |fresh| rounded to |old|'s dtype, or |old| when the step is skipped. */
 static hlo_val_t unless_skipped(hlo_t *h, const common_t *m, hlo_val_t fresh, hlo_val_t old) {
@@ -57,7 +61,8 @@ static hlo_val_t unless_skipped(hlo_t *h, const common_t *m, hlo_val_t fresh, hl
 }
 
 /* The gradient of member |j| in |type|: unscaled; *out_kept is what is written back to the list. */
-static hlo_val_t gradient(hlo_t *h, const op_call_t *c, const common_t *m, int j, ttpu_dtype_e type, hlo_val_t *out_kept) {
+static hlo_val_t gradient(hlo_t *h, const op_call_t *c, const common_t *m, int j, ttpu_dtype_e type,
+                          hlo_val_t *out_kept) {
   const hlo_val_t raw = op_list_tensor(h, c, 1, j);
   hlo_val_t g = hlo_convert(h, raw, type);
   *out_kept = raw;
@@ -73,7 +78,9 @@ static hlo_val_t bias_corrections(hlo_t *h, hlo_val_t steps, hlo_val_t beta) {
   return nn_from(h, 1, hlo_pow(h, hlo_expand_like(h, beta, steps), steps));
 }
 
-static hlo_val_t member(hlo_t *h, hlo_val_t v, int j) { return hlo_reshape(h, hlo_slice_dim(h, v, 0, j, j + 1, 1), 0, NULL); }
+static hlo_val_t member(hlo_t *h, hlo_val_t v, int j) {
+  return hlo_reshape(h, hlo_slice_dim(h, v, 0, j, j + 1, 1), 0, NULL);
+}
 
 /* The step counts of list |arg| as one f64 vector. */
 static hlo_val_t all_steps(hlo_t *h, const op_call_t *c, int arg, int n, hlo_val_t *room) {
@@ -88,8 +95,8 @@ static hlo_val_t *lists_of(hlo_t *h, int count, int n) {
   return v;
 }
 
-/* self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2, weight_decay, eps, amsgrad, maximize,
- * grad_scale, found_inf */
+/* self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1, beta2, weight_decay, eps, amsgrad,
+ * maximize, grad_scale, found_inf */
 static void adam(hlo_t *h, const op_call_t *c, bool lr_is_tensor, bool decoupled) {
   enum { P, G, M, V, TOP, STEP, LISTS };
   const int n = op_list_size(c, 0);
@@ -109,8 +116,10 @@ static void adam(hlo_t *h, const op_call_t *c, bool lr_is_tensor, bool decoupled
     const hlo_val_t p0 = op_list_tensor(h, c, 0, j), m0 = op_list_tensor(h, c, 2, j), v0 = op_list_tensor(h, c, 3, j);
     const ttpu_dtype_e type = ttpu_dtype_accumulate(hlo_dtype(h, p0));
     hlo_val_t p = hlo_convert(h, p0, type), g = gradient(h, c, &m, j, type, &lists[G * n + j]);
-    if (decoupled) p = times(h, p, shrink);
-    else g = hlo_add(h, g, times(h, p, decay));
+    if (decoupled)
+      p = times(h, p, shrink);
+    else
+      g = hlo_add(h, g, times(h, p, decay));
     const hlo_val_t mean = hlo_convert(h, m0, type), square = times(h, hlo_convert(h, v0, type), beta2);
     const hlo_val_t average = hlo_add(h, mean, times(h, hlo_sub(h, g, mean), rest1));
     const hlo_val_t variance = hlo_add(h, square, times(h, nn_square(h, g), rest2));
@@ -142,8 +151,8 @@ static bool is_detail(const op_call_t *c, const char *text) { return op_detail(c
 void op_emit_fused_adam(hlo_t *h, const op_call_t *c) { adam(h, c, is_detail(c, "tensor"), false); }
 void op_emit_fused_adamw(hlo_t *h, const op_call_t *c) { adam(h, c, is_detail(c, "tensor"), true); }
 
-/* self, grads, momentum_buffer_list, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step, grad_scale,
- * found_inf */
+/* self, grads, momentum_buffer_list, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step,
+ * grad_scale, found_inf */
 void op_emit_fused_sgd(hlo_t *h, const op_call_t *c) {
   enum { P, G, B, LISTS };
   const int n = op_list_size(c, 0);

@@ -2,8 +2,8 @@
  *
  * Windows are taps (window.h). Indices are what CPU PyTorch gives: the first maximum of a window, or its last NaN.
  * The value and the index of a maximum are two independent chains, so that each fuses into one loop: the index is the
- * least position whose value equals the maximum. Gradients of regular windows add up shifted copies and need no scatter.
- * The row's detail is the number of spatial dimensions.
+ * least position whose value equals the maximum. Gradients of regular windows add up shifted copies and need no
+ * scatter. The row's detail is the number of spatial dimensions.
  */
 #include "ops/linmap.h"
 #include "ops/nn.h"
@@ -14,12 +14,14 @@ enum { MAX_UNROLLED = 64 };
 static int spatial_of(const op_call_t *c) { return op_detail(c)[0] - '0'; }
 
 static bool is_ready(hlo_t *h, int rank, int spatial, const op_call_t *c) {
-  if (!hlo_failed(h) && rank < spatial) hlo_fail(h, "%s: expected at least %d dimensions, got %d", op_name(c), spatial, rank);
+  if (!hlo_failed(h) && rank < spatial)
+    hlo_fail(h, "%s: expected at least %d dimensions, got %d", op_name(c), spatial, rank);
   return !hlo_failed(h);
 }
 
 /* Window of arguments kernel, stride, padding (and dilation where |dilated|) from argument |first| on. */
-static ttpu_window_t read_window(const op_call_t *c, int first, bool dilated, int spatial, const int64_t *in, const int64_t *out) {
+static ttpu_window_t read_window(const op_call_t *c, int first, bool dilated, int spatial, const int64_t *in,
+                                 const int64_t *out) {
   ttpu_window_t w = {.rank = spatial};
   const int64_t *stride = NULL;
   nn_ints(c, first, spatial, 1, w.size);
@@ -56,7 +58,8 @@ static void greater_pair(hlo_t *h, void *ctx, const hlo_val_t *a, hlo_val_t *r) 
   if (ttpu_dtype_is_float(hlo_dtype(h, a[0]))) {
     const hlo_val_t was = hlo_is_nan(h, a[0]), is = hlo_is_nan(h, a[2]), not_was = hlo_not(h, was);
     const hlo_val_t later = hlo_ge(h, a[3], a[1]);
-    const hlo_val_t beats = hlo_or(h, not_was, later), by_nan = hlo_and(h, is, beats), by_value = hlo_and(h, take, not_was);
+    const hlo_val_t beats = hlo_or(h, not_was, later), by_nan = hlo_and(h, is, beats),
+                    by_value = hlo_and(h, take, not_was);
     take = hlo_or(h, by_nan, by_value);
   }
   r[0] = hlo_select(h, take, a[2], a[0]);
@@ -75,7 +78,8 @@ static void big_window_max(hlo_t *h, const ttpu_window_t *w, hlo_val_t x, hlo_va
   const hlo_val_t lowest = hlo_lowest(h, hlo_dtype(h, x));
   const hlo_val_t nowhere = hlo_const_int(h, ttpu_window_index_type(w), ttpu_window_nowhere(w));
   const hlo_val_t values = ttpu_window_pad(h, w, x, lowest);
-  hlo_val_t xs[2] = {values, ttpu_window_pad(h, w, plane_positions(h, w, x), nowhere)}, inits[2] = {lowest, nowhere}, r[2] = {0};
+  hlo_val_t xs[2] = {values, ttpu_window_pad(h, w, plane_positions(h, w, x), nowhere)}, inits[2] = {lowest, nowhere},
+            r[2] = {0};
   if (hlo_failed(h)) return;
   const int rank = hlo_rank(h, x);
   int64_t size[TTPU_MAX_RANK], stride[TTPU_MAX_RANK], dilation[TTPU_MAX_RANK], ones[TTPU_MAX_RANK];
@@ -92,7 +96,8 @@ static void big_window_max(hlo_t *h, const ttpu_window_t *w, hlo_val_t x, hlo_va
 }
 
 /* |want_index| false: *out_index stays 0. */
-static void window_max(hlo_t *h, const ttpu_window_t *w, hlo_val_t x, bool want_index, hlo_val_t *out_value, hlo_val_t *out_index) {
+static void window_max(hlo_t *h, const ttpu_window_t *w, hlo_val_t x, bool want_index, hlo_val_t *out_value,
+                       hlo_val_t *out_index) {
   const int64_t taps = ttpu_window_taps(w);
   *out_value = *out_index = 0;
   if (taps > MAX_UNROLLED) {
@@ -123,8 +128,10 @@ static void window_max(hlo_t *h, const ttpu_window_t *w, hlo_val_t x, bool want_
 
 /* --- scatter into planes: for windows that are not regular ---------------------------------------------------- */
 
-/* Puts |y| at |at| (positions in a plane of |in|, same dims as |y|) of a zero tensor of |rank| dims; |op| as hlo_scatter. */
-static hlo_val_t scatter_planes(hlo_t *h, const char *op, hlo_val_t y, hlo_val_t at, int spatial, int rank, const int64_t *dims) {
+/* Puts |y| at |at| (positions in a plane of |in|, same dims as |y|) of a zero tensor of |rank| dims; |op| as
+ * hlo_scatter. */
+static hlo_val_t scatter_planes(hlo_t *h, const char *op, hlo_val_t y, hlo_val_t at, int spatial, int rank,
+                                const int64_t *dims) {
   const hlo_val_t zero = hlo_full(h, hlo_dtype(h, y), rank, dims, 0);
   if (hlo_failed(h) || hlo_numel(h, y) == 0 || hlo_numel(h, zero) == 0) return zero;
   const int64_t plane = ttpu_dims_numel(spatial, dims + rank - spatial), planes = hlo_numel(h, zero) / plane;
@@ -178,7 +185,9 @@ void op_emit_max_pool_backward(hlo_t *h, const op_call_t *c) {
   if (!is_ready(h, rank, n, c) || ret_empty(h, c)) return;
   const int64_t *in = op_result_dims(c, 0);
   const ttpu_window_t w = read_window(c, 2, true, n, in + rank - n, hlo_dims(h, dy) + rank - n);
-  op_ret(h, c, 0, ttpu_window_taps(&w) <= MAX_UNROLLED ? gather_hits(h, &w, dy, at) : scatter_planes(h, "add", dy, at, n, rank, in));
+  op_ret(h, c, 0,
+         ttpu_window_taps(&w) <= MAX_UNROLLED ? gather_hits(h, &w, dy, at)
+                                              : scatter_planes(h, "add", dy, at, n, rank, in));
 }
 
 /* --- averages --------------------------------------------------------------------------------------------------- */
@@ -200,7 +209,8 @@ static hlo_val_t line_count(hlo_t *h, const ttpu_window_t *w, int d, bool includ
 static hlo_val_t divide_by_size(hlo_t *h, const ttpu_window_t *w, hlo_val_t y, bool include_pad, int64_t override) {
   bool whole = true; /* no window hangs over */
   for (int d = 0; d < w->rank; d++) {
-    const int64_t reach = (w->out[d] - 1) * w->stride[d] + w->size[d], last = w->in[d] + w->pad[d] * (include_pad ? 2 : 1);
+    const int64_t reach = (w->out[d] - 1) * w->stride[d] + w->size[d],
+                  last = w->in[d] + w->pad[d] * (include_pad ? 2 : 1);
     whole = whole && reach <= last && (include_pad || w->pad[d] == 0);
   }
   if (override || whole) return nn_over(h, y, (double)(override ? override : ttpu_window_taps(w)));
@@ -372,7 +382,8 @@ void op_emit_adaptive_max_pool_backward(hlo_t *h, const op_call_t *c) {
   const int n = spatial_of(c), rank = hlo_rank(h, dy);
   if (!is_ready(h, rank, n, c) || ret_empty(h, c)) return;
   ttpu_window_t w;
-  if (even_window(n, op_result_dims(c, 0) + rank - n, hlo_dims(h, dy) + rank - n, &w) && ttpu_window_taps(&w) <= MAX_UNROLLED)
+  if (even_window(n, op_result_dims(c, 0) + rank - n, hlo_dims(h, dy) + rank - n, &w) &&
+      ttpu_window_taps(&w) <= MAX_UNROLLED)
     op_ret(h, c, 0, gather_hits(h, &w, dy, at));
   else
     scatter_back(h, c, 2);
@@ -381,7 +392,8 @@ void op_emit_adaptive_max_pool_backward(hlo_t *h, const op_call_t *c) {
 void op_emit_fractional_max_pool_backward(hlo_t *h, const op_call_t *c) { scatter_back(h, c, 4); }
 
 /* Where the windows of one dimension start: [planes, out]. |sample| is [planes]. */
-static hlo_val_t fractional_starts(hlo_t *h, hlo_val_t sample, int64_t in, int64_t out, int64_t size, ttpu_dtype_e index) {
+static hlo_val_t fractional_starts(hlo_t *h, hlo_val_t sample, int64_t in, int64_t out, int64_t size,
+                                   ttpu_dtype_e index) {
   const int64_t dims[2] = {hlo_dim(h, sample, 0), out};
   const int row = 0;
   const hlo_val_t o = hlo_iota(h, hlo_dtype(h, sample), 2, dims, 1);
@@ -416,7 +428,8 @@ void op_emit_fractional_max_pool(hlo_t *h, const op_call_t *c) {
     scale /= w.in[d], scales[d] = scale;
     const int column = n == 2 ? 1 - d : d; /* two dimensions: the samples are width, height */
     const hlo_val_t sample = hlo_squeeze(h, hlo_slice_dim(h, samples, 1, column, column + 1, 1), 1);
-    const hlo_val_t start = nn_scale(h, fractional_starts(h, sample, w.in[d], w.out[d], w.size[d], index), (double)scale);
+    const hlo_val_t start =
+        nn_scale(h, fractional_starts(h, sample, w.in[d], w.out[d], w.size[d], index), (double)scale);
     const int map[2] = {0, 1 + d};
     const hlo_val_t spread = hlo_broadcast_in(h, start, n + 1, grid, map);
     base = d ? hlo_add(h, base, spread) : spread;

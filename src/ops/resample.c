@@ -1,7 +1,7 @@
 /* resample.c: interpolation in all modes, reflecting and replicating pads, im2col and col2im, channel shuffle.
  *
- * Interpolation and padding are one sparse linear map a spatial dimension (linmap.h); gradients are the transposed maps.
- * Source positions are computed in the type CPU PyTorch uses (float, double for doubles), since a floor decides.
+ * Interpolation and padding are one sparse linear map a spatial dimension (linmap.h); gradients are the transposed
+ * maps. Source positions are computed in the type CPU PyTorch uses (float, double for doubles), since a floor decides.
  * Detail: the mode's word and the number of spatial dimensions, "linear 2".
  */
 #include <math.h>
@@ -17,11 +17,11 @@ static int spatial_of(const op_call_t *c) {
 }
 static bool is_mode(const op_call_t *c, const char *word) { return strncmp(op_detail(c), word, strlen(word)) == 0; }
 
-/* --- interpolation maps -------------------------------------------------------------------------------------------- */
+/* --- interpolation maps ------------------------------------------------------------------------------------------- */
 
 typedef struct {
   int64_t in, out;
-  double given; /* the scale factor argument, 0 when absent */
+  double given;            /* the scale factor argument, 0 when absent */
   bool align, exact, wide; /* wide: positions in double */
 } line_t;
 
@@ -44,9 +44,12 @@ static ttpu_linmap_t *nearest_map(const line_t *l) {
   ttpu_linmap_t *map = ttpu_linmap_create(l->in, l->out, 1, false);
   const double step = step_of(l);
   for (int64_t o = 0; map && o < l->out; o++) {
-    if (!l->exact && l->out == l->in) map->index[o] = o;
-    else if (!l->exact && l->out == 2 * l->in) map->index[o] = o / 2;
-    else map->index[o] = clamp((int64_t)floor(narrow(l, ((double)o + (l->exact ? 0.5 : 0)) * step)), l->in);
+    if (!l->exact && l->out == l->in)
+      map->index[o] = o;
+    else if (!l->exact && l->out == 2 * l->in)
+      map->index[o] = o / 2;
+    else
+      map->index[o] = clamp((int64_t)floor(narrow(l, ((double)o + (l->exact ? 0.5 : 0)) * step)), l->in);
   }
   return map;
 }
@@ -132,22 +135,29 @@ static ttpu_linmap_t *line_map(const op_call_t *c, const line_t *l) {
 /* Integer images are interpolated in f32; each dimension's result is rounded to the nearest value that fits. */
 static hlo_val_t to_image(hlo_t *h, hlo_val_t x, ttpu_dtype_e dtype) {
   if (!ttpu_dtype_is_int(dtype) || !ttpu_dtype_is_float(hlo_dtype(h, x))) return x;
-  const hlo_val_t low = hlo_convert(h, hlo_lowest(h, dtype), hlo_dtype(h, x)), high = hlo_convert(h, hlo_highest(h, dtype), hlo_dtype(h, x));
+  const hlo_val_t low = hlo_convert(h, hlo_lowest(h, dtype), hlo_dtype(h, x)),
+                  high = hlo_convert(h, hlo_highest(h, dtype), hlo_dtype(h, x));
   const hlo_val_t whole = hlo_max(h, hlo_floor(h, nn_plus(h, x, 0.5)), low);
   return hlo_min(h, whole, high);
 }
 
-/* Maps the spatial dimensions of |x| from |in| to |out|, or back. |first|: number of the align_corners or scale argument. */
-static hlo_val_t interpolate(hlo_t *h, const op_call_t *c, hlo_val_t x, int first, const int64_t *in, const int64_t *out, bool back) {
+/* Maps the spatial dimensions of |x| from |in| to |out|, or back. |first|: number of the align_corners or scale
+ * argument. */
+static hlo_val_t interpolate(hlo_t *h, const op_call_t *c, hlo_val_t x, int first, const int64_t *in,
+                             const int64_t *out, bool back) {
   const int n = spatial_of(c), rank = hlo_rank(h, x);
   const bool has_align = !is_mode(c, "nearest") && !is_mode(c, "exact");
   for (int d = n - 1; d >= 0; d--) {
-    const line_t l = {.in = in[d], .out = out[d], .given = op_number(h, c, first + has_align + d, 0),
-                      .align = has_align && op_bool(c, first, false), .exact = is_mode(c, "exact"),
+    const line_t l = {.in = in[d],
+                      .out = out[d],
+                      .given = op_number(h, c, first + has_align + d, 0),
+                      .align = has_align && op_bool(c, first, false),
+                      .exact = is_mode(c, "exact"),
                       .wide = hlo_dtype(h, x) == TTPU_F64};
     ttpu_linmap_t *map = line_map(c, &l);
     const int dim = rank - n + d;
-    x = back ? ttpu_linmap_apply_back(h, map, x, dim) : to_image(h, ttpu_linmap_apply(h, map, x, dim), op_result_dtype(c, 0));
+    x = back ? ttpu_linmap_apply_back(h, map, x, dim)
+             : to_image(h, ttpu_linmap_apply(h, map, x, dim), op_result_dtype(c, 0));
     ttpu_linmap_free(map);
   }
   return x;
@@ -171,7 +181,7 @@ void op_emit_upsample_backward(hlo_t *h, const op_call_t *c) {
   op_ret(h, c, 0, interpolate(h, c, dy, 3, op_result_dims(c, 0) + rank - n, hlo_dims(h, dy) + rank - n, true));
 }
 
-/* --- pads ---------------------------------------------------------------------------------------------------------- */
+/* --- pads --------------------------------------------------------------------------------------------------------- */
 
 static ttpu_linmap_t *pad_map(bool reflects, int64_t in, int64_t out, int64_t before) {
   ttpu_linmap_t *map = ttpu_linmap_create(in, out, 1, false);
@@ -183,7 +193,8 @@ static ttpu_linmap_t *pad_map(bool reflects, int64_t in, int64_t out, int64_t be
   return map;
 }
 
-static hlo_val_t pad_lines(hlo_t *h, const op_call_t *c, hlo_val_t x, int arg, const int64_t *in, const int64_t *out, bool back) {
+static hlo_val_t pad_lines(hlo_t *h, const op_call_t *c, hlo_val_t x, int arg, const int64_t *in, const int64_t *out,
+                           bool back) {
   const int n = spatial_of(c), rank = hlo_rank(h, x);
   const int64_t *pad = NULL;
   if (op_ints(c, arg, &pad) < 2 * n) return hlo_fail(h, "%s: expected %d padding sizes", op_name(c), 2 * n);
@@ -210,7 +221,7 @@ void op_emit_edge_pad_backward(hlo_t *h, const op_call_t *c) {
   op_ret(h, c, 0, pad_lines(h, c, dy, 2, op_result_dims(c, 0) + skip, hlo_dims(h, dy) + skip, true));
 }
 
-/* --- sliding blocks -------------------------------------------------------------------------------------------------- */
+/* --- sliding blocks ----------------------------------------------------------------------------------------------- */
 
 /* Window of kernel, dilation, padding, stride from argument |first| on, over an image of |in|. */
 static ttpu_window_t read_blocks(const op_call_t *c, int first, const int64_t *in) {
@@ -247,7 +258,8 @@ void op_emit_im2col(hlo_t *h, const op_call_t *c) {
   if (hlo_rank(h, x) == 3) x = hlo_unsqueeze(h, x, 0);
   const ttpu_window_t w = read_blocks(c, 1, hlo_dims(h, x) + 2);
   const hlo_val_t padded = ttpu_window_pad(h, &w, x, hlo_like(h, x, 0));
-  op_ret(h, c, 0, hlo_reshape(h, all_taps(h, &w, padded, 0, ttpu_window_taps(&w)), op_result_rank(c, 0), op_result_dims(c, 0)));
+  op_ret(h, c, 0,
+         hlo_reshape(h, all_taps(h, &w, padded, 0, ttpu_window_taps(&w)), op_result_rank(c, 0), op_result_dims(c, 0)));
 }
 
 /* self, output_size, kernel_size, dilation, padding, stride */
@@ -265,7 +277,8 @@ void op_emit_col2im(hlo_t *h, const op_call_t *c) {
   const hlo_val_t blocks = hlo_reshape(h, x, 5, dims);
   hlo_val_t sum = 0;
   for (int64_t t = 0; t < dims[2]; t++) {
-    const hlo_val_t tap = hlo_squeeze(h, hlo_slice_dim(h, blocks, 2, t, t + 1, 1), 2), part = ttpu_window_untap(h, &w, tap, t);
+    const hlo_val_t tap = hlo_squeeze(h, hlo_slice_dim(h, blocks, 2, t, t + 1, 1), 2),
+                    part = ttpu_window_untap(h, &w, tap, t);
     sum = t ? hlo_add(h, sum, part) : part;
   }
   op_ret(h, c, 0, hlo_reshape(h, sum, rank, image));

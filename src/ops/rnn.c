@@ -20,7 +20,9 @@ static hlo_val_t through_logistic(hlo_t *h, hlo_val_t dy, hlo_val_t y) {
   const hlo_val_t slope = hlo_mul(h, y, nn_from(h, 1, y));
   return hlo_mul(h, dy, slope);
 }
-static hlo_val_t through_tanh(hlo_t *h, hlo_val_t dy, hlo_val_t y) { return hlo_mul(h, dy, nn_from(h, 1, nn_square(h, y))); }
+static hlo_val_t through_tanh(hlo_t *h, hlo_val_t dy, hlo_val_t y) {
+  return hlo_mul(h, dy, nn_from(h, 1, nn_square(h, y)));
+}
 
 static hlo_val_t sum_batch(hlo_t *h, hlo_val_t x) { return hlo_reduce_dim(h, "add", x, 0); }
 
@@ -41,7 +43,8 @@ void op_emit_lstm_cell(hlo_t *h, const op_call_t *c) {
 void op_emit_lstm_cell_backward(hlo_t *h, const op_call_t *c) {
   if (!op_result_wanted(c, 0)) return;
   const hlo_val_t saved = nn_tensor(h, c, 4), cx = nn_tensor(h, c, 2), t = hlo_tanh(h, nn_tensor(h, c, 3));
-  const hlo_val_t i = part(h, saved, 0, 4), f = part(h, saved, 1, 4), g = part(h, saved, 2, 4), o = part(h, saved, 3, 4);
+  const hlo_val_t i = part(h, saved, 0, 4), f = part(h, saved, 1, 4), g = part(h, saved, 2, 4),
+                  o = part(h, saved, 3, 4);
   const hlo_val_t dh = op_has(c, 0) ? nn_tensor(h, c, 0) : hlo_full_like(h, cx, 0);
   hlo_val_t dc = through_tanh(h, hlo_mul(h, dh, o), t);
   if (op_has(c, 1)) dc = hlo_add(h, dc, nn_tensor(h, c, 1));

@@ -1,4 +1,5 @@
-/* softmax.c: softmax, log softmax, their masked form and gradients; dropout. Attention uses these formulas on blocks. */
+/* softmax.c: softmax, log softmax, their masked form and gradients; dropout. Attention uses these formulas on blocks.
+ */
 #include "ops/nn.h"
 #include "ops/random.h"
 
@@ -96,8 +97,10 @@ void op_emit_dropout(hlo_t *h, const op_call_t *c) {
   }
   const hlo_val_t p = op_scalar(h, c, 1, TTPU_F32);
   const hlo_val_t state = op_random_state(h, c);
-  const hlo_val_t uniform = random_half_open(h, state, TTPU_F32, hlo_rank(h, x), hlo_dims(h, x)), keep = hlo_ge(h, uniform, p);
-  const hlo_val_t rest = nn_from(h, 1, op_scalar(h, c, 1, hlo_dtype(h, x))), all = hlo_le(h, rest, hlo_like(h, rest, 0));
+  const hlo_val_t uniform = random_half_open(h, state, TTPU_F32, hlo_rank(h, x), hlo_dims(h, x)),
+                  keep = hlo_ge(h, uniform, p);
+  const hlo_val_t rest = nn_from(h, 1, op_scalar(h, c, 1, hlo_dtype(h, x))),
+                  all = hlo_le(h, rest, hlo_like(h, rest, 0));
   const hlo_val_t scale = hlo_select(h, all, hlo_like(h, rest, 0), nn_reciprocal(h, rest));
   op_ret(h, c, 0, nn_keep(h, keep, hlo_mul(h, x, scale)));
   if (op_result_wanted(c, 1)) op_ret(h, c, 1, keep);

@@ -160,7 +160,6 @@ hlo_val_t ttpu_window_sum_back(hlo_t *h, const ttpu_window_t *w, hlo_val_t y) {
     a.high[i] = need - spread > 0 ? need - spread : 0;
   }
   hlo_val_t x = hlo_reduce_window(h, "add", y, hlo_like(h, y, 0), a.size, a.stride, a.base, a.dilation, a.low, a.high);
-  for (int d = 0; d < w->rank; d++)
-    x = hlo_slice_dim(h, x, rank - w->rank + d, drop[d], drop[d] + w->in[d], 1);
+  for (int d = 0; d < w->rank; d++) x = hlo_slice_dim(h, x, rank - w->rank + d, drop[d], drop[d] + w->in[d], 1);
   return x;
 }

@@ -11,8 +11,8 @@ enum { WINDOW_MAX_RANK = 3 };
 
 typedef struct {
   int rank;
-  int64_t in[WINDOW_MAX_RANK], out[WINDOW_MAX_RANK], size[WINDOW_MAX_RANK], stride[WINDOW_MAX_RANK], pad[WINDOW_MAX_RANK],
-      dilation[WINDOW_MAX_RANK];
+  int64_t in[WINDOW_MAX_RANK], out[WINDOW_MAX_RANK], size[WINDOW_MAX_RANK], stride[WINDOW_MAX_RANK],
+      pad[WINDOW_MAX_RANK], dilation[WINDOW_MAX_RANK];
 } ttpu_window_t;
 
 int64_t ttpu_window_taps(const ttpu_window_t *w);   /* product of size */
