@@ -34,6 +34,7 @@ bench: $(VENV)/.test $(VENV)/.installed
 
 lint: $(VENV)/.lint
 	$(PY) tools/check_layers.py
+	$(PY) tools/operators.py --check
 	$(VENV)/bin/ruff check torchtpu tools tests/py examples benchmarks
 	$(VENV)/bin/ruff format --check torchtpu tools tests/py examples benchmarks
 	$(VENV)/bin/mypy
