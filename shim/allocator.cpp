@@ -27,6 +27,11 @@ ttpu_dtype_e dtype_or_throw(at::ScalarType type, const char *what) {
   return dtype;
 }
 
+void throw_foreign_memory() {
+  TORCH_CHECK(false, "a tpu tensor over memory that the device did not allocate (torch::from_blob?) cannot be used: its "
+              "addresses have no memory behind them. Make the tensor on the CPU and move it.");
+}
+
 namespace {
 
 c10::DataPtr data_ptr_of(ttpu_storage_t *storage) {

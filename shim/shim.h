@@ -42,9 +42,13 @@ inline int32_t dtype_of(const at::Tensor &tensor) {
   return table[static_cast<size_t>(tensor.scalar_type())];
 }
 ttpu_dtype_e dtype_or_throw(at::ScalarType type, const char *what);
+// Throws: the tensor wraps memory that this device did not allocate.
+[[noreturn]] void throw_foreign_memory();
 inline ttpu_view_t view_of(const at::Tensor &tensor) {
   const auto *impl = tensor.unsafeGetTensorImpl();
-  return {handle_of(tensor),          dtype_of(tensor),          static_cast<int32_t>(impl->dim()),
+  ttpu_storage_t *storage = handle_of(tensor);
+  if (C10_UNLIKELY(!storage)) throw_foreign_memory();
+  return {storage,                   dtype_of(tensor),          static_cast<int32_t>(impl->dim()),
           impl->storage_offset(),     impl->sizes().data(),      impl->strides().data()};
 }
 // A tensor over a new storage, which it owns from here on.

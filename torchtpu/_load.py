@@ -43,7 +43,7 @@ def register() -> None:
             raise ImportError(f"the shim could not be registered: {message.decode()}")
         _shim = shim_library
 
-        from . import _decompositions, _plugins, _printing, tpu
+        from . import _decompositions, _host_first, _plugins, tpu
         from .stats import POLICIES, set_fallback
 
         torch._register_device_module(NAME, tpu)
@@ -51,7 +51,7 @@ def register() -> None:
             for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
         )
         _decompositions.install(_shim)
-        _printing.install()
+        _host_first.install()
         policy = os.environ.get("TORCHTPU_FALLBACK")
         if policy in POLICIES:  # what is not legal is told when the core starts
             set_fallback(policy)
