@@ -85,14 +85,12 @@ def _kernel_for(op: torch._ops.OpOverload) -> Callable | None:
     if not op._schema.is_mutable:
         return None
     functional = _functional_sibling(op)
-    if functional is None or not _has_kernel(functional):
+    if functional is None:
         return None
-    return _write_back(op, functional)
-
-
-def _has_kernel(op: torch._ops.OpOverload) -> bool:
-    """True when |op| runs on our device without the host: a lowering, or a decomposition."""
-    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "PrivateUse1") or _kernel_for(op) is not None
+    # Not the sibling itself unless it has a lowering: PyTorch may compose it of the very operator we were asked for.
+    lowered = torch._C._dispatch_has_kernel_for_dispatch_key(functional.name(), "PrivateUse1")
+    compute = functional if lowered else _kernel_for(functional)
+    return _write_back(op, compute) if compute else None
 
 
 def _functional_sibling(op: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
@@ -109,7 +107,8 @@ def _functional_sibling(op: torch._ops.OpOverload) -> torch._ops.OpOverload | No
     return None
 
 
-def _write_back(op: torch._ops.OpOverload, functional: torch._ops.OpOverload) -> Callable:
+def _write_back(op: torch._ops.OpOverload, compute: Callable) -> Callable:
+    """|op|, which writes into its arguments, by |compute|, which returns new tensors."""
     schema = op._schema.arguments
     outs = [a.name for a in schema if a.is_out]
     names = [a.name for a in schema]
@@ -117,7 +116,7 @@ def _write_back(op: torch._ops.OpOverload, functional: torch._ops.OpOverload) ->
     def kernel(*args, **kwargs):
         targets = [kwargs.pop(o) if o in kwargs else args[names.index(o)] for o in outs] if outs else [args[0]]
         args = args[: len(names) - len(outs)] if outs else args
-        values = functional(*args, **kwargs)
+        values = compute(*args, **kwargs)
         values = values if isinstance(values, (tuple, list)) else (values,)
         for target, value in zip(targets, values, strict=True):
             if not torch.can_cast(value.dtype, target.dtype):
