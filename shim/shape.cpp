@@ -122,10 +122,49 @@ bool meta_is_inexact(const std::string &name) {
   return false;
 }
 
+Layout dense(at::ScalarType type, std::vector<int64_t> sizes) {
+  auto strides = c10::contiguous_strides(sizes);
+  return {true, type, std::move(sizes), {strides.begin(), strides.end()}};
+}
+
+// The CPU's convolutions keep the channels_last format of input or weight; the Meta kernel forgets it.
+void restride_convolution(const torch::jit::Stack &arguments, Layout &out) {
+  const auto is = [&](at::MemoryFormat format) {
+    return arguments[0].toTensor().suggest_memory_format() == format || arguments[1].toTensor().suggest_memory_format() == format;
+  };
+  if (out.sizes.size() == 4 && is(at::MemoryFormat::ChannelsLast))
+    out.strides = c10::get_channels_last_strides_2d(at::IntArrayRef(out.sizes));
+  else if (out.sizes.size() == 5 && is(at::MemoryFormat::ChannelsLast3d))
+    out.strides = c10::get_channels_last_strides_3d(at::IntArrayRef(out.sizes));
+}
+
+// Operators that exist neither on Meta nor on the CPU.
+std::optional<Shapes> infer_by_hand(const std::string &name, const torch::jit::Stack &arguments) {
+  if (name == "aten::_thnn_fused_gru_cell") {
+    const at::Tensor hx = arguments[2].toTensor();
+    return Shapes{{{dense(hx.scalar_type(), hx.sizes().vec())}, {dense(hx.scalar_type(), {hx.size(0), hx.size(1) * 5})}}, {}};
+  }
+  if (name == "aten::_thnn_fused_gru_cell_backward") {
+    const at::Tensor grad = arguments[0].toTensor();
+    const auto type = grad.scalar_type();
+    const int64_t batch = grad.size(0), gates = grad.size(1) * 3;
+    const Layout bias = arguments[2].toBool() ? dense(type, {gates}) : Layout{};
+    return Shapes{{{dense(type, {batch, gates})}, {dense(type, {batch, gates})}, {dense(type, grad.sizes().vec())}, {bias}, {bias}}, {}};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Shapes infer(const c10::OperatorHandle &op, const torch::jit::Stack &arguments, const std::vector<int> &mutated) {
-  if (!meta_is_inexact(op.operator_name().name) && op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) {
+  const std::string &name = op.operator_name().name;
+  if (auto shapes = infer_by_hand(name, arguments)) return *shapes;
+  if (name == "aten::convolution") {
+    Shapes shapes = run_on(c10::Device(c10::kMeta), op, arguments, mutated);
+    restride_convolution(arguments, shapes.returns[0][0]);
+    return shapes;
+  }
+  if (!meta_is_inexact(name) && op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) {
     try {
       return run_on(c10::Device(c10::kMeta), op, arguments, mutated);
     } catch (const c10::NotImplementedError &) {

@@ -50,6 +50,7 @@ def register() -> None:
         torch.utils.generate_methods_for_privateuse1_backend(
             for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
         )
+        torch.set_autocast_dtype(NAME, torch.bfloat16)
         _decompositions.install(_shim)
         _host_first.install()
         policy = os.environ.get("TORCHTPU_FALLBACK")

@@ -155,7 +155,12 @@ def test_statistics():
     stats = torchtpu.stats()
     assert isinstance(stats["fallbacks"], dict)
     assert all({"key", "milliseconds", "why"} <= set(c) and c["why"] for c in stats["compiles"])
-    assert "programs compiled" in torchtpu.explain()
+
+
+def test_explain(run_python, tmp_path):
+    code = "import torch, torchtpu; (torch.ones(3, device='tpu') * 2).cpu(); print(torchtpu.explain())"
+    out = run_python(code, TORCHTPU_CACHE_DIR=str(tmp_path)).stdout
+    assert "programs compiled, the latest first" in out and " ms " in out
 
 
 def test_a_second_process_compiles_nothing(run_python, tmp_path):
