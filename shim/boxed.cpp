@@ -43,6 +43,7 @@ struct Overload {
   std::vector<int> writes;      // functional arguments mutated besides
   int returns;                  // of the functional schema
   std::vector<int> alias;       // functional return -> functional argument it is (already mutated ones), or -1
+  std::vector<bool> is_list;    // functional return -> a list of tensors
   int called_args, called_returns;
   std::optional<c10::OperatorHandle> functional;
 };
@@ -73,7 +74,7 @@ struct Call {
   c10::SmallVector<uint64_t, 128> words;
   c10::SmallVector<ttpu_view_t, 8> operands;
   c10::SmallVector<uint64_t, 8> params;
-  c10::SmallVector<at::Tensor, 2> uploaded;  // CPU index tensors, kept alive
+  c10::SmallVector<at::Tensor, 2> uploaded;  // CPU index tensors and resolved operands, kept alive
   std::optional<at::Generator> generator;
   Draft *draft = nullptr;
 
@@ -150,6 +151,11 @@ struct Call {
 
   // Words and operand of a tensor on the device; its number.
   int32_t operand(const at::Tensor &t) {
+    // PyTorch resolves these bits itself, except for products, which it leaves to the backend.
+    if (C10_UNLIKELY(t.is_conj() || t.is_neg())) {
+      uploaded.push_back(t.resolve_conj().resolve_neg());
+      return operand(at::Tensor(uploaded.back()));
+    }
     const ttpu_view_t view = view_of(t);
     const int index = ttpu_storage_device(view.storage);
     if (device < 0) device = index;
@@ -407,6 +413,8 @@ bool describe(const c10::OperatorHandle &op, Call &call) {
         put_result(results, layout, nullptr, -1, name);
       } else {
         const auto &mutated = called.mutated[static_cast<size_t>(target)];
+        TORCH_CHECK(!layout.defined || at::canCast(layout.type, mutated.at(0).type), "result type ", layout.type,
+                    " can't be cast to the desired output type ", mutated.at(0).type);
         put_result(results, layout, &mutated.at(0), target, name);
         target++;
       }
@@ -438,6 +446,7 @@ bool describe(const c10::OperatorHandle &op, Call &call) {
   inst.words = call.words.data();
   inst.param_kinds = draft.kinds.data();
   ttpu_status_t *status = ttpu_inst_make(&inst);
+  if (status && ttpu_status_number(status) == 3) raise_as_cpu(op, arguments);  // PyTorch's own words, where it has any
   if (status && ttpu_status_number(status) == 12 /* unimplemented: the lowering refuses these types */) {
     ttpu_status_drop(status);
     return false;
@@ -464,7 +473,9 @@ struct Boxed final : c10::OperatorKernel {
     call.run(nullptr);
     c10::SmallVector<ttpu_view_t, 4> targets;
     ttpu_record_t record{};
-    c10::SmallVector<ttpu_storage_t *, 24> storages;
+    constexpr size_t kFew = 16;
+    std::array<ttpu_storage_t *, kFew> few;  // filled by the core
+    std::vector<ttpu_storage_t *> many;
     ttpu_status_t *status = nullptr;
     check_overlap(call);
     uint64_t drawn = 0;
@@ -479,9 +490,11 @@ struct Boxed final : c10::OperatorKernel {
       record.operands = call.operands.data();
       record.targets = targets.data();
       record.params = call.params.data();
-      if (storages.empty()) storages.resize(std::max<size_t>(24, 8 + targets.size() + call.operands.size()));
-      record.storages = storages.data();
-      record.storage_capacity = static_cast<int32_t>(storages.size());
+      // a call has at most as many results as targets and operands, and a few
+      const size_t most = 8 + targets.size() + call.operands.size();
+      if (C10_UNLIKELY(most > kFew)) many.resize(most);
+      record.storages = many.empty() ? few.data() : many.data();
+      record.storage_capacity = static_cast<int32_t>(std::max(most, kFew));
       if ((o.flags & RANDOM) && !drawn) {
         drawn = numbers_drawn(call);
         const auto [seed, offset] = draw(call.generator, call.device, drawn);
@@ -641,6 +654,16 @@ struct Boxed final : c10::OperatorKernel {
   void finish(Call &call, const ttpu_record_t &record) const {
     torch::jit::Stack &stack = call.stack;
     const ttpu_inst_t *inst = record.inst;
+    if (C10_LIKELY(o.form == FUNCTIONAL && o.returns == 1 && !o.is_list[0] && o.alias[0] < 0 && record.storages[0])) {
+      const ttpu_result_t &r = inst->results[0];
+      const auto rank = static_cast<size_t>(r.shape.rank);
+      at::Tensor out = adopt(record.storages[0], static_cast<at::ScalarType>(ttpu_dtype_torch(r.shape.dtype)),
+                             at::IntArrayRef(r.shape.dims, rank), at::IntArrayRef(r.strides, rank), call.device);
+      ttpu_inst_drop(record.inst);
+      torch::jit::drop(stack, static_cast<size_t>(o.called_args));
+      stack.emplace_back(std::move(out));
+      return;
+    }
     c10::SmallVector<c10::IValue, 4> returned;
     if (o.form == FUNCTIONAL) {
       int next = 0;
@@ -651,12 +674,11 @@ struct Boxed final : c10::OperatorKernel {
         return adopt(record.storages[k], static_cast<at::ScalarType>(ttpu_dtype_torch(r.shape.dtype)),
                      at::IntArrayRef(r.shape.dims, rank), at::IntArrayRef(r.strides, rank), call.device);
       };
-      const auto &schema_returns = o.functional->schema().returns();
       for (int k = 0; k < o.returns; k++) {
         const int a = o.alias[static_cast<size_t>(k)];
         if (a >= 0) {
           returned.push_back(call.argument(o.position[static_cast<size_t>(a)]));
-        } else if (schema_returns[static_cast<size_t>(k)].type()->kind() == c10::TypeKind::ListType) {
+        } else if (o.is_list[static_cast<size_t>(k)]) {
           c10::List<at::Tensor> list;
           const int writes = writes_count(call);
           while (next < inst->result_count - writes) list.push_back(tensor(next++));
@@ -752,6 +774,7 @@ void finish_overload(Overload &o, const Schema &functional, const Schema &called
   o.kinds.clear();
   for (const auto &a : functional.arguments()) o.kinds.push_back(kind_of(a));
   o.alias.assign(static_cast<size_t>(o.returns), -1);
+  for (const auto &r : functional.returns()) o.is_list.push_back(r.type()->kind() == c10::TypeKind::ListType);
   o.writes.clear();
   for (size_t i = 0; i < functional.arguments().size(); i++) {
     const auto &a = functional.arguments()[i];

@@ -156,6 +156,15 @@ std::optional<Shapes> infer_by_hand(const std::string &name, const torch::jit::S
 
 }  // namespace
 
+void raise_as_cpu(const c10::OperatorHandle &op, const torch::jit::Stack &arguments) {
+  if (!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return;
+  size_t bytes = 0;
+  for (const auto &v : arguments)
+    if (v.isTensor() && v.toTensor().defined()) bytes += v.toTensor().nbytes();
+  constexpr size_t kLarge = size_t{1} << 26;
+  if (bytes <= kLarge) run_on(c10::Device(c10::kCPU), op, arguments, {});
+}
+
 Shapes infer(const c10::OperatorHandle &op, const torch::jit::Stack &arguments, const std::vector<int> &mutated) {
   const std::string &name = op.operator_name().name;
   if (auto shapes = infer_by_hand(name, arguments)) return *shapes;

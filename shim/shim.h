@@ -78,6 +78,8 @@ struct Shapes {
   std::vector<std::vector<Layout>> returns, mutated;
 };
 Shapes infer(const c10::OperatorHandle &op, const torch::jit::Stack &arguments, const std::vector<int> &mutated);
+// Raises what CPU PyTorch raises for this call on zeros of the same shapes; returns when it raises nothing.
+void raise_as_cpu(const c10::OperatorHandle &op, const torch::jit::Stack &arguments);
 
 // --- fallback.cpp
 void fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack);
