@@ -27,7 +27,7 @@ test-c test-asan test-tsan:
 	ctest --preset $(PRESET) -j 2
 
 test-py: $(VENV)/.test $(VENV)/.installed
-	$(VENV)/bin/pytest $(PYTEST_ARGS)
+	TORCHTPU_TEST_FAKE_PLUGIN=$(wildcard $(CURDIR)/build/dev/fake_plugin.so) $(VENV)/bin/pytest $(PYTEST_ARGS)
 
 bench: $(VENV)/.test $(VENV)/.installed
 	$(PY) benchmarks/run.py

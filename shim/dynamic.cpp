@@ -153,6 +153,14 @@ Tensor repeat_interleave(const Tensor &repeats, optional<c10::SymInt> output_siz
   return at::searchsorted(ends, places, /*out_int32=*/false, /*right=*/true).to(repeats.scalar_type());
 }
 
+// Reads the condition: an error at the call, not at some later one.
+void assert_async_message(const Tensor &condition, std::string_view message) {
+  TORCH_CHECK(condition.numel() == 1, "Expected the condition of _assert_async to have one element");
+  TORCH_CHECK(condition.is_nonzero(), message);
+}
+
+void assert_async(const Tensor &condition) { assert_async_message(condition, "Expected Tensor with single nonzero value, but got zero"); }
+
 }  // namespace
 
 // Boolean indices become the positions of their true elements, as PyTorch's own indexing does.
@@ -195,6 +203,8 @@ void register_dynamic() {
   library->impl("unique_dim", TORCH_FN(unique_dim));
   library->impl("bincount", TORCH_FN(bincount));
   library->impl("repeat_interleave.Tensor", TORCH_FN(repeat_interleave));
+  library->impl("_assert_async", TORCH_FN(assert_async));
+  library->impl("_assert_async.msg", TORCH_FN(assert_async_message));
 }
 
 }  // namespace ttpu

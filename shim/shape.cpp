@@ -41,12 +41,13 @@ namespace {
 // One shape-only stand-in a tensor, on |device|: alike arguments stay alike.
 struct Stage {
   c10::Device device;
+  bool numbers_too;  // also 0-dim CPU tensors, for the one Meta kernel that does not take them
   std::vector<std::pair<const c10::TensorImpl *, at::Tensor>> made;
 
   at::Tensor tensor(const at::Tensor &t) {
     if (!t.defined() || t.device().type() != kTpu) {
       // a 0-dim CPU tensor is a number and stays; a CPU index tensor is a shape like the others
-      if (!t.defined() || t.dim() == 0 || device.is_cpu()) return t;
+      if (!t.defined() || (t.dim() == 0 && !numbers_too) || device.is_cpu()) return t;
     }
     for (const auto &[impl, stand_in] : made)
       if (impl == t.unsafeGetTensorImpl()) return stand_in;
@@ -95,7 +96,8 @@ std::vector<Layout> layouts_of(const c10::IValue &v) {
 Shapes run_on(c10::Device device, const c10::OperatorHandle &op, const torch::jit::Stack &arguments,
               const std::vector<int> &mutated) {
   Quiet quiet;
-  Stage stage{device, {}};
+  const std::string &name = op.operator_name().name;
+  Stage stage{device, name == "aten::masked_fill" || name == "aten::masked_fill_", {}};
   torch::jit::Stack stack;
   const auto &schema = op.schema().arguments();
   for (size_t i = 0; i < arguments.size(); i++) {
@@ -154,6 +156,29 @@ std::optional<Shapes> infer_by_hand(const std::string &name, const torch::jit::S
   return std::nullopt;
 }
 
+// What the CPU refuses by shape or dtype and Meta lets pass.
+void check_by_hand(const std::string &name, const torch::jit::Stack &arguments) {
+  if (name == "aten::multinomial") {
+    const at::Tensor p = arguments[0].toTensor();
+    const int64_t count = arguments[1].toInt();
+    TORCH_CHECK(at::isFloatingType(p.scalar_type()), "multinomial only supports floating-point dtypes for input, got: ",
+                p.scalar_type());
+    TORCH_CHECK(count > 0, "cannot sample n_sample <= 0 samples");
+    TORCH_CHECK(arguments[2].toBool() || count <= p.size(-1),
+                "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+    TORCH_CHECK(p.size(-1) <= (1 << 24), "number of categories cannot exceed 2^24");
+  } else if (name == "aten::complex") {
+    TORCH_CHECK(arguments[0].toTensor().scalar_type() == arguments[1].toTensor().scalar_type(), "Expected object of scalar type ",
+                arguments[0].toTensor().scalar_type(), " but got scalar type ", arguments[1].toTensor().scalar_type(),
+                " for second argument");
+  } else if (name == "aten::masked_scatter" || name == "aten::masked_scatter_") {
+    TORCH_CHECK(arguments[1].toTensor().scalar_type() == at::kBool, "masked_scatter_ only supports boolean masks, but got mask "
+                "with dtype ", arguments[1].toTensor().scalar_type());
+  } else if (name == "aten::convolution") {
+    for (const int64_t p : arguments[4].toIntVector()) TORCH_CHECK(p >= 0, "negative padding is not supported");
+  }
+}
+
 }  // namespace
 
 void raise_as_cpu(const c10::OperatorHandle &op, const torch::jit::Stack &arguments) {
@@ -168,16 +193,17 @@ void raise_as_cpu(const c10::OperatorHandle &op, const torch::jit::Stack &argume
 Shapes infer(const c10::OperatorHandle &op, const torch::jit::Stack &arguments, const std::vector<int> &mutated) {
   const std::string &name = op.operator_name().name;
   if (auto shapes = infer_by_hand(name, arguments)) return *shapes;
-  if (name == "aten::convolution") {
-    Shapes shapes = run_on(c10::Device(c10::kMeta), op, arguments, mutated);
-    restride_convolution(arguments, shapes.returns[0][0]);
-    return shapes;
-  }
+  check_by_hand(name, arguments);
   if (!meta_is_inexact(name) && op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) {
     try {
-      return run_on(c10::Device(c10::kMeta), op, arguments, mutated);
+      Shapes shapes = run_on(c10::Device(c10::kMeta), op, arguments, mutated);
+      if (name == "aten::convolution") restride_convolution(arguments, shapes.returns[0][0]);
+      return shapes;
     } catch (const c10::NotImplementedError &) {
       // a composite kernel over an operator without Meta: ask the CPU
+    } catch (const std::exception &) {
+      raise_as_cpu(op, arguments);  // Meta refuses in words, and sometimes types, of its own
+      throw;
     }
   }
   return run_on(c10::Device(c10::kCPU), op, arguments, mutated);

@@ -46,7 +46,9 @@ def main() -> int:
     new = text()
     if "--check" in sys.argv:
         fresh = TARGET.is_file() and TARGET.read_text() == new
-        print("docs/operators.md is up to date" if fresh else "docs/operators.md is out of date: run tools/operators.py")
+        print(
+            "docs/operators.md is up to date" if fresh else "docs/operators.md is out of date: run tools/operators.py"
+        )
         return not fresh
     TARGET.write_text(new)
     return 0

@@ -6,6 +6,7 @@ that passes unexpectedly fails.
 """
 
 import itertools
+import re
 
 import pytest
 import torch
@@ -37,6 +38,12 @@ KNOWN: dict[tuple[str, str], str] = {
     ("sparse.mm", "forward"): "the tpu device has strided tensors only",
     ("sparse.sampled_addmm", "forward"): "the tpu device has strided tensors only",
 }
+
+#: What only the data can tell is not an error at the call (docs/errors.md).
+NEEDS_DATA = re.compile("out of bounds|probability|sum of probabilities|invalid multinomial")
+
+#: Equal elements may come in any order: only the values, the first result, are compared.
+UNORDERED = ("topk", "kthvalue", "mode", "median", "nanmedian")
 
 LOOSE = 20  # reductions and products in another order: times the default tolerance
 
@@ -89,8 +96,10 @@ def detached(tree):
     return tree_map(lambda v: v.detach() if isinstance(v, torch.Tensor) else v, tree)
 
 
-def compare(got, expected, dtype, factor=1):
+def compare(got, expected, dtype, factor=1, first=False):
     ours, theirs = tensors(got), tensors(expected)
+    if first:
+        ours, theirs = ours[:1], theirs[:1]
     assert len(ours) == len(theirs)
     for g, e in zip(ours, theirs):
         assert g.device.type == "tpu" and g.dtype == e.dtype and g.shape == e.shape
@@ -115,14 +124,14 @@ def samples(op, dtype, grad, config):
 
 def run(op, dtype, config):
     grad = op.supports_autograd and dtype in (torch.float32, torch.complex64)
-    random = op.name in RANDOM
     for sample, (given, args, kwargs), expected in samples(op, dtype, grad, config):
+        random = op.name in RANDOM or kwargs.get("dropout_p", 0) > 0
         x, a, k = move(given), move(args), move(kwargs)
         got = op(x, *a, **k)
         if random:
             assert [(t.dtype, t.shape) for t in tensors(got)] == [(t.dtype, t.shape) for t in tensors(expected)]
             continue
-        compare(got, expected, dtype)
+        compare(got, expected, dtype, first=op.name in UNORDERED)
         if grad:
             gradients(got, expected, (x, a, k), (given, args, kwargs), dtype)
         if op.inplace_variant and isinstance(given, torch.Tensor) and not sample.broadcasts_input:
@@ -172,15 +181,20 @@ def test_errors(op):
     for case in op.error_inputs("cpu"):
         s = case.sample_input
         arguments = (s.input, tuple(s.args), dict(s.kwargs))
-        if any(t.layout != torch.strided or not t.is_cpu for t in tensors(arguments)):
+        given = tensors(arguments)
+        if any(t.layout != torch.strided or not t.is_cpu for t in given):
             continue
+        if len({t.untyped_storage().data_ptr() for t in given}) < len(given) or any(0 in t.stride() for t in given):
+            continue  # a copy of tensors that overlap does not overlap; test_inplace_out.py has these errors
         try:
             op(arguments[0], *arguments[1], **arguments[2])
         except Exception as error:
-            expected = type(error)
+            expected, message = type(error), str(error)
         else:
             continue
-        x, a, k = move(arguments)
+        if NEEDS_DATA.search(message):
+            continue
         kinds = (expected, RuntimeError) if issubclass(expected, (IndexError, NotImplementedError)) else expected
         with pytest.raises(kinds):
+            x, a, k = move(arguments)
             host(op(x, *a, **k))
