@@ -27,7 +27,8 @@ def tables() -> list[Path]:
 def text() -> str:
     sections, count = [], 0
     for path in tables():
-        rows, host = [], []
+        rows: list[str] = []
+        host: list[str] = []
         for line in path.read_text().splitlines():
             match = ROW.match(line.strip())
             if not match:

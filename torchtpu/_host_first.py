@@ -30,7 +30,7 @@ def install() -> None:
     def _write_file(self, *args):
         return write_file(self.cpu() if self.device.type == "tpu" else self, *args)
 
-    torch.UntypedStorage._write_file = _write_file
+    torch.UntypedStorage._write_file = _write_file  # type: ignore[method-assign]
 
     set_from_file = torch.UntypedStorage._set_from_file
 
@@ -42,4 +42,4 @@ def install() -> None:
         set_from_file(host, *args)
         return self.copy_(host)
 
-    torch.UntypedStorage._set_from_file = _set_from_file
+    torch.UntypedStorage._set_from_file = _set_from_file  # type: ignore[method-assign]

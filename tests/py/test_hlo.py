@@ -17,8 +17,11 @@ pypjrt = pytest.importorskip("pypjrt")
 plugin = pytest.importorskip("fastatomstruct_xla_cpu")
 
 ROOT = Path(__file__).resolve().parents[2]
-ROWS = re.findall(r"^DTYPE\((\w+),\s*\d+,\s*'(.)',\s*\"(\S+)\",\s*(\d+),\s*\d+,\s*\"(\w+)\"\)",
-                  (ROOT / "src/graph/dtype.def").read_text(), re.M)
+ROWS = re.findall(
+    r"^DTYPE\((\w+),\s*\d+,\s*'(.)',\s*\"(\S+)\",\s*(\d+),\s*\d+,\s*\"(\w+)\"\)",
+    (ROOT / "src/graph/dtype.def").read_text(),
+    re.M,
+)
 DTYPES = {stablehlo: getattr(torch, text) for _, _, stablehlo, _, text in ROWS}
 CODES = {getattr(torch, text): int(code) for _, _, _, code, text in ROWS}
 NAMES = {getattr(torch, text): name for name, _, _, _, text in ROWS}
@@ -58,16 +61,37 @@ def from_raw(buffer, dtype, dims):
     assert list(buffer.dimensions) == dims and buffer.element_type == CODES[dtype]
     if not math.prod(dims):
         return torch.zeros(dims, dtype=dtype)
-    return torch.frombuffer(buffer.to_host(), dtype=torch.uint8)[: math.prod(dims) * dtype.itemsize].view(dtype).reshape(dims)
+    return (
+        torch.frombuffer(buffer.to_host(), dtype=torch.uint8)[: math.prod(dims) * dtype.itemsize]
+        .view(dtype)
+        .reshape(dims)
+    )
 
 
 @pytest.fixture(scope="session")
 def dumped(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hlo")
-    sources = [*sorted((ROOT / "src/hlo").glob("*.c")), ROOT / "src/graph/dtype.c",
-               *[ROOT / f"src/base/{name}.c" for name in ("alloc", "arena", "status", "str")]]
-    subprocess.run(["cc", "-std=gnu11", "-O1", f"-I{ROOT}/src", f"-I{ROOT}/tests/c", "-o", folder / "hlo_test",
-                    *sources, "-lm", "-lpthread"], check=True, timeout=200)
+    sources = [
+        *sorted((ROOT / "src/hlo").glob("*.c")),
+        ROOT / "src/graph/dtype.c",
+        *[ROOT / f"src/base/{name}.c" for name in ("alloc", "arena", "status", "str")],
+    ]
+    subprocess.run(
+        [
+            "cc",
+            "-std=gnu11",
+            "-O1",
+            f"-I{ROOT}/src",
+            f"-I{ROOT}/tests/c",
+            "-o",
+            folder / "hlo_test",
+            *sources,
+            "-lm",
+            "-lpthread",
+        ],
+        check=True,
+        timeout=200,
+    )
     subprocess.run([folder / "hlo_test", "--dump", folder], check=True, timeout=60)
     return folder
 
@@ -134,15 +158,47 @@ def up(f):
 
 
 def unary_float(x, y):
-    return [f(x) for f in (torch.exp, torch.expm1, torch.log, torch.log1p, torch.sqrt, torch.rsqrt,
-                           lambda v: v ** (1 / 3), torch.sin, torch.cos, torch.tan, torch.tanh, torch.sigmoid)] + [
-        y.abs(), -y, y.floor(), y.ceil(), y.round(), y.sign(), y.log().isfinite(), y.log().isnan(), y * 0]
+    return [
+        f(x)
+        for f in (
+            torch.exp,
+            torch.expm1,
+            torch.log,
+            torch.log1p,
+            torch.sqrt,
+            torch.rsqrt,
+            lambda v: v ** (1 / 3),
+            torch.sin,
+            torch.cos,
+            torch.tan,
+            torch.tanh,
+            torch.sigmoid,
+        )
+    ] + [y.abs(), -y, y.floor(), y.ceil(), y.round(), y.sign(), y.log().isfinite(), y.log().isnan(), y * 0]
 
 
 def unary_c64(x):
     one = torch.ones_like(x)
-    return [x.exp(), x.exp() - 1, x.log(), (x + 1).log(), x.sqrt(), one / x.sqrt(), x.sin(), x.cos(), x.tan(), x.tanh(),
-            x.sigmoid(), -x, x.sgn(), x.abs(), x.real, x.imag, x.isfinite(), x.isnan()]
+    return [
+        x.exp(),
+        x.exp() - 1,
+        x.log(),
+        (x + 1).log(),
+        x.sqrt(),
+        one / x.sqrt(),
+        x.sin(),
+        x.cos(),
+        x.tan(),
+        x.tanh(),
+        x.sigmoid(),
+        -x,
+        x.sgn(),
+        x.abs(),
+        x.real,
+        x.imag,
+        x.isfinite(),
+        x.isnan(),
+    ]
 
 
 def popcount(x):
@@ -163,8 +219,18 @@ def float_ops(count):
 
 
 def int_ops(a, b):
-    ops = [torch.add, torch.sub, torch.mul, torch.maximum, torch.minimum, torch.bitwise_and, torch.bitwise_or,
-           torch.bitwise_xor, lambda x, y: torch.div(x, y, rounding_mode="trunc"), torch.fmod]
+    ops = [
+        torch.add,
+        torch.sub,
+        torch.mul,
+        torch.maximum,
+        torch.minimum,
+        torch.bitwise_and,
+        torch.bitwise_or,
+        torch.bitwise_xor,
+        lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+        torch.fmod,
+    ]
     return [f(a, b) for f in ops]
 
 
@@ -177,8 +243,17 @@ def nan_extrema(x):
     for f, fold, start in ((torch.maximum, torch.amax, 0.0), (torch.minimum, torch.amin, 0.0)):
         bound = torch.tensor(0.5)
         window = fold(torch.cat([x.unfold(1, 3, 1), torch.full((8, 98, 1), start)], -1), -1)
-        out += [f(x, bound), f(x, bound), torch.full_like(x, math.nan), f(x, x.flip(1)), fold(x, 0), fold(half, 0),
-                fold(x, 1), fold(half, 1), window]
+        out += [
+            f(x, bound),
+            f(x, bound),
+            torch.full_like(x, math.nan),
+            f(x, x.flip(1)),
+            fold(x, 0),
+            fold(half, 0),
+            fold(x, 1),
+            fold(half, 1),
+            window,
+        ]
     return out
 
 
@@ -206,15 +281,43 @@ def chlo_float(x, y, z):
     wide = [v.double() for v in (x, y, z)]
     a, b, c = wide
     unit_ops = [a.asin(), a.acos(), a.atanh(), a.erfinv(), a.digamma()]
-    ops = [b.erf(), b.erfc(), b.lgamma(), b.atan(), b.sinh(), b.cosh(), b.asinh(), bessel_i1e(b), b.isinf(), b.isposinf(),
-           b.isneginf(), b.square()]
-    return unit_ops + ops + [c.acosh(), torch.nextafter(y, x), torch.special.zeta(c, a), torch.special.zeta(torch.full_like(c, 2), c)]
+    ops = [
+        b.erf(),
+        b.erfc(),
+        b.lgamma(),
+        b.atan(),
+        b.sinh(),
+        b.cosh(),
+        b.asinh(),
+        bessel_i1e(b),
+        b.isinf(),
+        b.isposinf(),
+        b.isneginf(),
+        b.square(),
+    ]
+    return (
+        unit_ops
+        + ops
+        + [c.acosh(), torch.nextafter(y, x), torch.special.zeta(c, a), torch.special.zeta(torch.full_like(c, 2), c)]
+    )
 
 
 def chlo_c64(x):
     wide = x.to(torch.complex128)
-    return [f(wide) for f in (torch.asin, torch.acos, torch.atan, torch.sinh, torch.cosh, torch.asinh, torch.acosh,
-                              torch.atanh, torch.square)]
+    return [
+        f(wide)
+        for f in (
+            torch.asin,
+            torch.acos,
+            torch.atan,
+            torch.sinh,
+            torch.cosh,
+            torch.asinh,
+            torch.acosh,
+            torch.atanh,
+            torch.square,
+        )
+    ]
 
 
 def convert(x):
@@ -236,18 +339,27 @@ def constants_int():
 
 
 def constants_other():
-    return [torch.tensor(complex(0.1, math.inf), dtype=torch.complex64), torch.tensor(complex(-0.0, math.nan), dtype=torch.complex128),
-            torch.full((2, 3), 0.1), torch.zeros((0, 3), dtype=torch.bool), torch.tensor(2**63, dtype=torch.uint64),
-            torch.tensor(255, dtype=torch.uint8), torch.tensor(2**63 - 1)]
+    return [
+        torch.tensor(complex(0.1, math.inf), dtype=torch.complex64),
+        torch.tensor(complex(-0.0, math.nan), dtype=torch.complex128),
+        torch.full((2, 3), 0.1),
+        torch.zeros((0, 3), dtype=torch.bool),
+        torch.tensor(2**63, dtype=torch.uint64),
+        torch.tensor(255, dtype=torch.uint8),
+        torch.tensor(2**63 - 1),
+    ]
 
 
 def constants_list():
     ints = torch.tensor([i * i - 50 for i in range(100)])
     doubles = torch.tensor([i * 0.37 - 5 for i in range(100)], dtype=torch.float64)
-    integers = ORDER[ORDER.index(torch.uint8):ORDER.index(torch.float8_e5m2)]
-    return ([ints[:5].to(d) for d in ORDER] + [ints.to(d) for d in integers] +
-            [doubles.to(d) for d in ORDER if d.is_floating_point or d.is_complex] +
-            [torch.zeros(0, dtype=torch.int32), torch.full((3,), 7.0)])
+    integers = ORDER[ORDER.index(torch.uint8) : ORDER.index(torch.float8_e5m2)]
+    return (
+        [ints[:5].to(d) for d in ORDER]
+        + [ints.to(d) for d in integers]
+        + [doubles.to(d) for d in ORDER if d.is_floating_point or d.is_complex]
+        + [torch.zeros(0, dtype=torch.int32), torch.full((3,), 7.0)]
+    )
 
 
 def extremes():
@@ -271,41 +383,82 @@ def iota():
 
 def bitcast(f, i, c, u, b):
     flat = f.view(torch.float64).reshape(3)
-    return [f.view(torch.int32), flat, torch.view_as_complex(f), i.view(torch.uint8).reshape(3, 8), i.view(torch.complex64),
-            c.view(torch.int64), c.view(torch.uint8).reshape(3, 8), torch.view_as_real(c), u.view(torch.float64).reshape(3),
-            u.view(torch.complex64).reshape(3), b.view(torch.uint8), b.view(torch.int32).reshape(3)]
+    return [
+        f.view(torch.int32),
+        flat,
+        torch.view_as_complex(f),
+        i.view(torch.uint8).reshape(3, 8),
+        i.view(torch.complex64),
+        c.view(torch.int64),
+        c.view(torch.uint8).reshape(3, 8),
+        torch.view_as_real(c),
+        u.view(torch.float64).reshape(3),
+        u.view(torch.complex64).reshape(3),
+        b.view(torch.uint8),
+        b.view(torch.int32).reshape(3),
+    ]
 
 
 def shapes(x, row):
     pad = torch.nn.functional.pad
-    return [x.reshape(4, 6), x.flatten(), row, x[..., None], x.permute(2, 0, 1), x.transpose(-1, 0), row.expand(2, 4, 3),
-            row[:, None].expand(3, 2), row[None, :, None].expand(2, 3, 4), x[:, 1:3, ::2], x[..., 1:4:2],
-            torch.cat([x, x], 1), torch.tensor([9, row[0], 9, 9, row[1], 9, 9]), pad(x, (0, 0, 0, 2), value=-1.0),
-            x.flip(0, 2), torch.full_like(x, 2)]
+    return [
+        x.reshape(4, 6),
+        x.flatten(),
+        row,
+        x[..., None],
+        x.permute(2, 0, 1),
+        x.transpose(-1, 0),
+        row.expand(2, 4, 3),
+        row[:, None].expand(3, 2),
+        row[None, :, None].expand(2, 3, 4),
+        x[:, 1:3, ::2],
+        x[..., 1:4:2],
+        torch.cat([x, x], 1),
+        torch.tensor([9, row[0], 9, 9, row[1], 9, 9]),
+        pad(x, (0, 0, 0, 2), value=-1.0),
+        x.flip(0, 2),
+        torch.full_like(x, 2),
+    ]
 
 
 def dynamic_slices(x, i, j):
-    part = x[i:i + 2, j:j + 2]
+    part = x[i : i + 2, j : j + 2]
     updated = x.clone()
-    updated[i:i + 2, 0:2] = -part
+    updated[i : i + 2, 0:2] = -part
     return [part, updated]
 
 
 def empty(x, s, at):
-    return [x + s, torch.zeros(2), torch.tensor(-math.inf), torch.full((2, 1), 3.0), x.T, torch.full((2, 2), 5.0),
-            torch.zeros(2, 0), torch.zeros(2, 2), torch.zeros(0, dtype=torch.bool)]
+    return [
+        x + s,
+        torch.zeros(2),
+        torch.tensor(-math.inf),
+        torch.full((2, 1), 3.0),
+        x.T,
+        torch.full((2, 2), 5.0),
+        torch.zeros(2, 0),
+        torch.zeros(2, 2),
+        torch.zeros(0, dtype=torch.bool),
+    ]
 
 
 def dots(a, b):
     half, integer = a.bfloat16().float(), a.to(torch.int8).int()
-    return [a @ b, torch.einsum("bik,bkj->ij", a.transpose(1, 2).transpose(1, 2), b), torch.einsum("ijk,lmn->ijklmn", a, b),
-            torch.einsum("bik,bjk->bij", half, half), torch.einsum("bik,bjk->bij", integer, integer)]
+    return [
+        a @ b,
+        torch.einsum("bik,bkj->ij", a.transpose(1, 2).transpose(1, 2), b),
+        torch.einsum("ijk,lmn->ijklmn", a, b),
+        torch.einsum("bik,bjk->bij", half, half),
+        torch.einsum("bik,bjk->bij", integer, integer),
+    ]
 
 
 def convolutions(x, w, line, kernel):
-    return [torch.nn.functional.conv2d(x, w, stride=(2, 1), padding=(1, 0), dilation=(1, 2), groups=2),
-            torch.nn.functional.conv1d(line, kernel),
-            torch.nn.functional.conv1d(line, kernel.flip(-1)).transpose(0, 1)]
+    return [
+        torch.nn.functional.conv2d(x, w, stride=(2, 1), padding=(1, 0), dilation=(1, 2), groups=2),
+        torch.nn.functional.conv1d(line, kernel),
+        torch.nn.functional.conv1d(line, kernel.flip(-1)).transpose(0, 1),
+    ]
 
 
 def all_reduced(f, x, dims):
@@ -386,43 +539,86 @@ def raw_ops(x):
 def index_inputs(module):
     (xd, xs), (_, ats), (_, rows), (_, pairs) = module.parameters
     draw_int = lambda top, dims, dtype=torch.int64: torch.randint(0, top, dims, dtype=dtype)
-    return [draw(xd, xs), draw_int(5, ats), draw_int(4, rows), torch.stack([draw_int(3, pairs[:1]), draw_int(4, pairs[:1])], 1).int()]
+    return [
+        draw(xd, xs),
+        draw_int(5, ats),
+        draw_int(4, rows),
+        torch.stack([draw_int(3, pairs[:1]), draw_int(4, pairs[:1])], 1).int(),
+    ]
 
 
 CASES = {  # name: (expectation, inputs)
-    "unary_f16": (up(unary_float), unit), "unary_bf16": (up(unary_float), unit), "unary_f32": (unary_float, unit),
-    "unary_f64": (unary_float, unit), "unary_c64": (unary_c64, drawn), "unary_int": (unary_int, drawn),
-    "binary_f16": (up(float_ops(7)), base_exponent), "binary_bf16": (up(float_ops(7)), base_exponent),
-    "binary_f32": (float_ops(9), base_exponent), "binary_f64": (float_ops(9), base_exponent),
-    "binary_i64": (int_ops, nonzero), "binary_i8": (int_ops, nonzero), "binary_u8": (int_ops, nonzero),
-    "binary_bool": (bool_ops, drawn), "binary_c64": (lambda a, b: [a + b, a - b, a * b, a / b, a ** b], drawn),
-    "nan_extrema": (nan_extrema, nan_inputs), "shifts": (lambda x, u: [x << 3, x >> 2, u >> 2], drawn),
-    "compare_f32": (comparisons, drawn), "compare_bf16": (comparisons, drawn), "compare_i64": (comparisons, drawn),
-    "compare_u8": (comparisons, drawn), "compare_bool": (comparisons, drawn),
-    "compare_c64": (lambda a, b: [a == b, a != b], drawn), "compare_total": (total_order, drawn),
+    "unary_f16": (up(unary_float), unit),
+    "unary_bf16": (up(unary_float), unit),
+    "unary_f32": (unary_float, unit),
+    "unary_f64": (unary_float, unit),
+    "unary_c64": (unary_c64, drawn),
+    "unary_int": (unary_int, drawn),
+    "binary_f16": (up(float_ops(7)), base_exponent),
+    "binary_bf16": (up(float_ops(7)), base_exponent),
+    "binary_f32": (float_ops(9), base_exponent),
+    "binary_f64": (float_ops(9), base_exponent),
+    "binary_i64": (int_ops, nonzero),
+    "binary_i8": (int_ops, nonzero),
+    "binary_u8": (int_ops, nonzero),
+    "binary_bool": (bool_ops, drawn),
+    "binary_c64": (lambda a, b: [a + b, a - b, a * b, a / b, a**b], drawn),
+    "nan_extrema": (nan_extrema, nan_inputs),
+    "shifts": (lambda x, u: [x << 3, x >> 2, u >> 2], drawn),
+    "compare_f32": (comparisons, drawn),
+    "compare_bf16": (comparisons, drawn),
+    "compare_i64": (comparisons, drawn),
+    "compare_u8": (comparisons, drawn),
+    "compare_bool": (comparisons, drawn),
+    "compare_c64": (lambda a, b: [a == b, a != b], drawn),
+    "compare_total": (total_order, drawn),
     "selects": (lambda p, s, a, b: [torch.where(p, a, b), torch.where(s, a, b), torch.where(p, 1.0, 2.0)], drawn),
-    "chlo_f16": (chlo_float, unit), "chlo_bf16": (chlo_float, unit), "chlo_f32": (chlo_float, unit),
-    "chlo_f64": (chlo_float, unit), "chlo_c64": (chlo_c64, drawn),
+    "chlo_f16": (chlo_float, unit),
+    "chlo_bf16": (chlo_float, unit),
+    "chlo_f32": (chlo_float, unit),
+    "chlo_f64": (chlo_float, unit),
+    "chlo_c64": (chlo_c64, drawn),
     **{f"convert_{row[4]}": (convert, lambda m: [every_value(m.parameters[0][0])]) for row in ROWS},
-    "constants_double": (constants_double, drawn), "constants_int": (constants_int, drawn),
-    "constants_other": (constants_other, drawn), "constants_list": (constants_list, drawn),
-    "extremes": (extremes, drawn), "iota": (iota, drawn), "bitcast": (bitcast, drawn), "shapes": (shapes, drawn),
-    "dynamic_slices": (dynamic_slices, lambda m: [draw(torch.float32, (4, 5)), torch.tensor(1, dtype=torch.int32), torch.tensor(3)]),
+    "constants_double": (constants_double, drawn),
+    "constants_int": (constants_int, drawn),
+    "constants_other": (constants_other, drawn),
+    "constants_list": (constants_list, drawn),
+    "extremes": (extremes, drawn),
+    "iota": (iota, drawn),
+    "bitcast": (bitcast, drawn),
+    "shapes": (shapes, drawn),
+    "dynamic_slices": (
+        dynamic_slices,
+        lambda m: [draw(torch.float32, (4, 5)), torch.tensor(1, dtype=torch.int32), torch.tensor(3)],
+    ),
     "empty": (empty, drawn),
     "scalars": (lambda x: [x + 1, x, x.expand(2, 2), x[None], x.int(), x, x], drawn),
-    "dots": (dots, drawn), "convolutions": (convolutions, drawn), "reduce": (reduce, drawn),
-    "reduce_many": (lambda x: list(x.max(1)), drawn), "windows": (windows, drawn), "sorts": (sorts, drawn),
+    "dots": (dots, drawn),
+    "convolutions": (convolutions, drawn),
+    "reduce": (reduce, drawn),
+    "reduce_many": (lambda x: list(x.max(1)), drawn),
+    "windows": (windows, drawn),
+    "sorts": (sorts, drawn),
     "loops": (loops, lambda m: [draw(torch.float32, (4,)) * 10, torch.tensor(0.7)]),
     "branches": (branches, lambda m: [draw(torch.float32, (4,)), torch.tensor(True)]),
     "gathers": (gathers, index_inputs),
     "scatters": (scatters, lambda m: [draw(torch.float32, (4, 3)), torch.tensor([3, 1]), draw(torch.float32, (2, 3))]),
-    "ffts": (ffts, drawn), "linalg": (linalg, drawn), "raw": (raw_ops, drawn), "donated": (lambda x: [x + 1], drawn),
+    "ffts": (ffts, drawn),
+    "linalg": (linalg, drawn),
+    "raw": (raw_ops, drawn),
+    "donated": (lambda x: [x + 1], drawn),
 }
 SPECIAL = {"random_bits"}  # has a test of its own
 
 # Largest error, relative to the result or to one. "chlo" in half types is computed in float32 and rounded once.
-TOLERANCE = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2, torch.float32: 5e-6, torch.float64: 1e-12,
-             torch.complex64: 1e-5, torch.complex128: 1e-12}
+TOLERANCE = {
+    torch.float16: 2e-3,
+    torch.bfloat16: 1.6e-2,
+    torch.float32: 5e-6,
+    torch.float64: 1e-12,
+    torch.complex64: 1e-5,
+    torch.complex128: 1e-12,
+}
 
 
 def check(name, number, got, expected):
@@ -437,11 +633,19 @@ def check(name, number, got, expected):
         tolerance = 0
     if expected.dtype != got.dtype and not got.is_floating_point() and not got.is_complex():
         pytest.fail(f"{name}[{number}]: dtype {got.dtype}, not {expected.dtype}")
-    torch.testing.assert_close(got, expected.to(got.dtype), rtol=tolerance, atol=tolerance, equal_nan=True,
-                               msg=lambda text: f"{name}[{number}] {got.dtype}: {text}")
+    torch.testing.assert_close(
+        got,
+        expected.to(got.dtype),
+        rtol=tolerance,
+        atol=tolerance,
+        equal_nan=True,
+        msg=lambda text: f"{name}[{number}] {got.dtype}: {text}",
+    )
     if tolerance == 0 and got.dtype.is_floating_point:
         zero = got == 0
-        assert torch.equal(torch.signbit(got)[zero], torch.signbit(expected.to(got.dtype))[zero]), f"{name}[{number}]: sign of zero"
+        assert torch.equal(torch.signbit(got)[zero], torch.signbit(expected.to(got.dtype))[zero]), (
+            f"{name}[{number}]: sign of zero"
+        )
 
 
 @pytest.mark.parametrize("name", CASES)

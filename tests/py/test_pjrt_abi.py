@@ -29,7 +29,10 @@ def preprocessed() -> str:
     text = "\n".join(f'#include "{name}"' for name in HEADERS)
     done = subprocess.run(
         [compiler, "-std=gnu11", "-E", "-P", "-I", str(SOURCE), "-x", "c", "-"],
-        input=text, capture_output=True, text=True, check=True,
+        input=text,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout
 
@@ -71,7 +74,8 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, tuple[
     source.write_text("\n".join(lines))
     done = subprocess.run(
         [shutil.which("cc"), "-std=gnu11", "-I", str(SOURCE), str(source), "-o", str(program)],
-        capture_output=True, text=True,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, f"a field of the table is missing in our header:\n{done.stderr[:3000]}"
     layout: dict[str, dict[str, tuple[int, int]]] = {}
@@ -114,8 +118,10 @@ def test_slots_are_typed(ours: dict[str, dict[str, tuple[int, int]]]) -> None:
 @pytest.mark.parametrize(
     "ours_name, theirs",
     [
-        ("PJRT_HostBufferSemantics_", ("kImmutableOnlyDuringCall", "kImmutableUntilTransferCompletes",
-                                       "kImmutableZeroCopy", "kMutableZeroCopy")),
+        (
+            "PJRT_HostBufferSemantics_",
+            ("kImmutableOnlyDuringCall", "kImmutableUntilTransferCompletes", "kImmutableZeroCopy", "kMutableZeroCopy"),
+        ),
         ("PJRT_NamedValue_", ("kString", "kInt64", "kInt64List", "kFloat", "kBool")),
         ("PJRT_Buffer_MemoryLayout_Type_", ("Tiled", "Strides")),
         ("PJRT_Extension_Type_", ("FFI",)),
