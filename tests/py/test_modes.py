@@ -104,10 +104,10 @@ def test_changing_scalars_compile_few_programs(every_mode):
         y = x
         for i in range(1, 40):
             y = (y * (1.0 / i)).add_(x, alpha=0.1 * i)
-        assert y.isfinite().all().item()
+        assert torch.isfinite(y.cpu()).all()
 
     compiled = delta(steps, "programs_compiled")[0]
-    assert compiled <= 8, torchtpu.explain()
+    assert compiled <= 6, torchtpu.explain()  # each of both operators: constant, then input
 
 
 def test_values_of_changing_scalars():

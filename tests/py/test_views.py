@@ -237,4 +237,4 @@ def test_safetensors_sees_sharing(tmp_path):
     with pytest.raises(RuntimeError, match="share memory"):
         safetensors.save_file({"a": x, "b": x[:3]}, tmp_path / "x.safetensors")
     safetensors.save_file({"a": x.cpu()}, tmp_path / "x.safetensors")
-    assert safetensors.load_file(tmp_path / "x.safetensors", device="tpu")["a"].sum().item() == 15
+    assert safetensors.load_file(tmp_path / "x.safetensors")["a"].to("tpu").sum().item() == 15
