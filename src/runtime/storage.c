@@ -78,10 +78,12 @@ ttpu_status_t *ttpu_storage_rebase(ttpu_storage_t *storage, ttpu_dtype_e dtype, 
   if (rank > TTPU_STORAGE_FIXED_RANK && !(array = heap = ttpu_alloc((size_t)rank * 16))) return TTPU_OUT_OF_HOST_MEMORY();
   int64_t kept[2 * TTPU_STORAGE_FIXED_RANK]; /* |dims| may point into |fixed| */
   int64_t *to = heap ? heap : kept;
-  memcpy(to, dims, (size_t)rank * 8);
-  memcpy(to + rank, strides, (size_t)rank * 8);
+  for (int i = 0; i < rank; i++) {
+    to[i] = dims[i];
+    to[rank + i] = strides[i];
+  }
   free_geometry(storage);
-  if (!heap) memcpy(storage->fixed, kept, (size_t)rank * 16);
+  for (int i = 0; !heap && i < 2 * rank; i++) storage->fixed[i] = kept[i];
   storage->base = (ttpu_geometry_t){dtype, rank, array, array + rank};
   if (storage->value != value) {
     ttpu_value_release(&ttpu_core.values, storage->value);
