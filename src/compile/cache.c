@@ -38,6 +38,7 @@ struct ttpu_cache {
   char *dump_folder; /* or NULL */
   int device_count;
   ttpu_hash_t *salts; /* one a device */
+  ttpu_hash_t note_salt;
   pthread_mutex_t lock;
   pthread_cond_t landed;
   ttpu_memory_t memory;
@@ -66,6 +67,7 @@ static int64_t now_ns(void) {
 
 ttpu_status_t *ttpu_cache_create(ttpu_client_t *client, const ttpu_cache_options_t *options, ttpu_cache_t **out_cache) {
   *out_cache = NULL;
+  const char *lowering = options->lowering ? options->lowering : "";
   ttpu_cache_t *cache = ttpu_alloc_zero(1, sizeof *cache);
   if (!cache) return TTPU_OUT_OF_HOST_MEMORY();
   ttpu_client_retain(client);
@@ -85,7 +87,9 @@ ttpu_status_t *ttpu_cache_create(ttpu_client_t *client, const ttpu_cache_options
     ttpu_cache_free(cache);
     return status;
   }
-  for (int i = 0; i < cache->device_count; i++) cache->salts[i] = ttpu_key_salt(client, i);
+  for (int i = 0; i < cache->device_count; i++) cache->salts[i] = ttpu_key_salt(client, i, lowering);
+  cache->note_salt = ttpu_key_join(ttpu_hash_bytes(lowering, strlen(lowering)),
+                                   (ttpu_hash_t){TTPU_FILE_FORMAT, 0x6e6f7465});
   *out_cache = cache;
   return NULL;
 }
@@ -298,10 +302,10 @@ ttpu_status_t *ttpu_cache_get(ttpu_cache_t *cache, ttpu_hash_t key, int device, 
 /* --- notes ------------------------------------------------------------------------------------------------------- */
 
 /* Notes are about programs, not about machine code: the same on every platform, so that a pack serves others, too. */
-static ttpu_hash_t note_key(ttpu_hash_t key) { return ttpu_key_join(key, (ttpu_hash_t){TTPU_FILE_FORMAT, 0x6e6f7465}); }
+static ttpu_hash_t note_key(const ttpu_cache_t *cache, ttpu_hash_t key) { return ttpu_key_join(key, cache->note_salt); }
 
 ttpu_status_t *ttpu_cache_note_store(ttpu_cache_t *cache, ttpu_hash_t key, const void *data, size_t size) {
-  const ttpu_file_t file = {TTPU_FILE_NOTE, note_key(key), "note", 4, data, size};
+  const ttpu_file_t file = {TTPU_FILE_NOTE, note_key(cache, key), "note", 4, data, size};
   ttpu_disk_store(cache->disk, &file);
   return NULL;
 }
@@ -311,7 +315,7 @@ ttpu_status_t *ttpu_cache_note_load(ttpu_cache_t *cache, ttpu_hash_t key, void *
   ttpu_file_t file;
   *out_data = NULL;
   *out_size = 0;
-  if (!ttpu_disk_load(cache->disk, TTPU_FILE_NOTE, note_key(key), false, &data, &file))
+  if (!ttpu_disk_load(cache->disk, TTPU_FILE_NOTE, note_key(cache, key), false, &data, &file))
     return TTPU_ERROR(NOT_FOUND, "no such note");
   memmove(data, file.payload, file.payload_size);
   *out_data = data;

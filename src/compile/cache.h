@@ -17,6 +17,7 @@ typedef struct {
   const char *folder;      /* disk tier; NULL or "": none */
   int64_t disk_bytes;      /* bound of the disk tier; eviction is least recently used; 0: none */
   int64_t memory_programs; /* bound of the memory tier; 0: none */
+  const char *lowering;    /* names the code that writes programs, "" for none: what another one wrote is a miss */
   bool trust_folder;       /* accept files of other owners and folders others can write */
   const char *dump_folder; /* gets the text of each program that is compiled, KEY.mlir; NULL or "": none */
 } ttpu_cache_options_t;
@@ -33,7 +34,7 @@ typedef ttpu_status_t *(*ttpu_cache_emit_t)(void *ctx, const char **out_text, si
 
 typedef enum { TTPU_TIER_MEMORY, TTPU_TIER_DISK, TTPU_TIER_COMPILED } ttpu_tier_e;
 
-/* Finds or makes the program of |key| (the caller's key; client, plugin, options, host and format are folded in here).
+/* Finds or makes the program of |key| (the caller's key; client, plugin, options, host, format and lowering are folded in here).
  * |device|: ordinal used where executables are not portable. The result is retained for the caller; who waited for
  * another thread's compile has TTPU_TIER_MEMORY, or that thread's failure. |why| is one line for the statistics ("first
  * sight", "parameter 3 of aten::mul became an input"), copied. */

@@ -109,6 +109,29 @@ TEST(compiled_then_memory_then_disk) {
   end();
 }
 
+/* A lowering that was mended must not run programs that it wrote before. */
+TEST(another_lowering_is_a_miss) {
+  begin();
+  const char *const lowerings[] = {"one", "two", "one", NULL, ""};
+  const int programs[] = {TTPU_TIER_COMPILED, TTPU_TIER_COMPILED, TTPU_TIER_DISK, TTPU_TIER_COMPILED, TTPU_TIER_DISK};
+  for (int i = 0; i < 5; i++) {
+    const ttpu_cache_options_t options = {
+        .folder = folder, .disk_bytes = 1 << 20, .memory_programs = 10, .lowering = lowerings[i]};
+    ttpu_cache_t *cache;
+    CHECK_OK(ttpu_cache_create(&client, &options, &cache));
+    CHECK_INT(get(cache, 1), programs[i]);
+    void *data = NULL;
+    size_t size;
+    ttpu_status_t *status = ttpu_cache_note_load(cache, key_of(1), &data, &size);
+    CHECK_INT(ttpu_status_code(status), programs[i] == TTPU_TIER_DISK ? TTPU_OK : TTPU_NOT_FOUND);
+    ttpu_status_free(status);
+    ttpu_free(data);
+    CHECK_OK(ttpu_cache_note_store(cache, key_of(1), "note", 4));
+    ttpu_cache_free(cache);
+  }
+  end();
+}
+
 TEST(without_a_disk) {
   begin();
   ttpu_cache_t *cache = open_cache(NULL);
@@ -563,6 +586,7 @@ TEST(allocation_failures) {
 int main(void) {
   stub_init();
   RUN(compiled_then_memory_then_disk);
+  RUN(another_lowering_is_a_miss);
   RUN(without_a_disk);
   RUN(the_memory_bound);
   RUN(results_are_retained);

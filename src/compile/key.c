@@ -33,7 +33,7 @@ static ttpu_hash_t add_text(ttpu_hash_t hash, const char *text) {
   return ttpu_key_join(hash, ttpu_hash_bytes(text, strlen(text)));
 }
 
-ttpu_hash_t ttpu_key_salt(ttpu_client_t *client, int device) {
+ttpu_hash_t ttpu_key_salt(ttpu_client_t *client, int device, const char *lowering) {
   int major, minor;
   ttpu_client_api_version(client, &major, &minor);
   const uint64_t numbers[] = {TTPU_FILE_FORMAT, (uint64_t)major, (uint64_t)minor,
@@ -43,6 +43,7 @@ ttpu_hash_t ttpu_key_salt(ttpu_client_t *client, int device) {
   hash = add_text(hash, ttpu_client_platform_version(client));
   hash = add_text(hash, ttpu_client_device_kind(client, device));
   hash = add_text(hash, ttpu_client_host_features(client));
+  hash = add_text(hash, lowering);
   hash = add_text(hash, ttpu_env_foreign("XLA_FLAGS"));
   hash = add_text(hash, ttpu_env_foreign("LIBTPU_INIT_ARGS"));
   return ttpu_key_join(hash, ttpu_key_library(ttpu_client_plugin_path(client)));

@@ -6,9 +6,9 @@
 #include "pjrt/pjrt.h"
 
 /* Platform, its version, the plugin library itself, API version, device kind, the host's features, the compiler flags
- * in the environment and our file format; and the device's number where executables are not portable. The same in
- * every process and on every machine for which machine code can be exchanged. */
-ttpu_hash_t ttpu_key_salt(ttpu_client_t *client, int device);
+ * in the environment, our file format and the code that writes programs (|lowering|); and the device's number where
+ * executables are not portable. The same in every process and on every machine for which machine code can be exchanged. */
+ttpu_hash_t ttpu_key_salt(ttpu_client_t *client, int device, const char *lowering);
 /* Identifies a library by its size and samples of its bytes, in well under a millisecond; of fixed value when it cannot
  * be read. CPU plugins tell no version of their own, and two builds of XLA must not read each other's programs. */
 ttpu_hash_t ttpu_key_library(const char *path);

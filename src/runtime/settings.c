@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/env.h"
+#include "lowering_id.h"
 
 ttpu_status_t *ttpu_settings_read(ttpu_settings_t *out) {
   *out = (ttpu_settings_t){0};
@@ -16,6 +17,7 @@ ttpu_status_t *ttpu_settings_read(ttpu_settings_t *out) {
   TTPU_TRY(ttpu_env_bool(TTPU_ENV_CACHE_TRUST, &out->cache.trust_folder));
   out->cpu_devices = (int)devices;
   out->fused_nodes = (int)nodes;
+  out->cache.lowering = TTPU_LOWERING_ID;
   return ttpu_env_cache_folder(&out->cache_folder);
 }
 

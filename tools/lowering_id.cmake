@@ -1,0 +1,20 @@
+# Writes a header that names the code which decides what text a program has, by the content of its files:
+#   cmake -DHEADER=lowering_id.h "-DSOURCES=a.c;b.h" -P lowering_id.cmake
+# Run at build time whenever one of them changes. Programs that other lowerings wrote are then misses of the disk cache.
+set(contents "")
+list(SORT SOURCES)
+foreach(source ${SOURCES})
+  file(SHA256 ${source} hash)
+  get_filename_component(name ${source} NAME)
+  string(APPEND contents "${name} ${hash}\n")
+endforeach()
+string(SHA256 id "${contents}")
+string(SUBSTRING ${id} 0 32 id)
+set(text "#define TTPU_LOWERING_ID \"${id}\"\n")
+set(old "")
+if(EXISTS ${HEADER})
+  file(READ ${HEADER} old)
+endif()
+if(NOT old STREQUAL text)
+  file(WRITE ${HEADER} "${text}")
+endif()
